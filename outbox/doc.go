@@ -1,0 +1,12 @@
+// Package outbox is the one door into River, and the one place that commits.
+//
+// A charge and the job that will send it are written in one transaction: [InTx] runs it, and
+// [Outbox.Enqueue] puts the job into it. What River then does with the job (fetch, retry, rescue) is
+// River's business; that a job exists for everything that waits is ours. [Outbox.Sweep] gives a live
+// job to whatever waits without one, and [Outbox.Replay] does the same on an operator's word, with a
+// dry run, counts and an audit row. Neither trusts River's rows: those are cleaned away by age, so
+// the question "does this wait?" is put to a [Source], which the charges package implements.
+//
+// Jobs carry an id and a version and nothing else. Everything that a worker needs is read again, under
+// the row's lock, when it runs; so a job that runs twice, late, or in an older release does no harm.
+package outbox

@@ -1,0 +1,73 @@
+package outbox
+
+import (
+	"github.com/google/uuid"
+	"github.com/riverqueue/river"
+)
+
+// The queues. Receipts and upkeep have queues of their own, so that neither waits behind a backlog of payments.
+const (
+	QueueCharges  = "charges"
+	QueueReceipts = "receipts"
+	QueueUpkeep   = "upkeep"
+)
+
+// maxAttempts is River's largest: the ages of our own rows decide when to stop, not a counter of River's.
+const maxAttempts = 32767
+
+// argsVersion is in every job, so that a later release can tell what an earlier one wrote.
+const argsVersion = 1
+
+// SendCharge asks for one charge to be taken as far towards a final state as its attempts allow.
+type SendCharge struct {
+	ChargeID uuid.UUID `json:"charge_id"`
+	Version  int       `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (SendCharge) Kind() string { return "charge_send" }
+
+// InsertOpts puts the job on [QueueCharges].
+func (SendCharge) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueCharges, MaxAttempts: maxAttempts}
+}
+
+// SendReceipt asks for the receipt of one charge to be mailed, unless it has been claimed before.
+type SendReceipt struct {
+	ChargeID uuid.UUID `json:"charge_id"`
+	Version  int       `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (SendReceipt) Kind() string { return "receipt_send" }
+
+// InsertOpts puts the job on [QueueReceipts].
+func (SendReceipt) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueReceipts, MaxAttempts: maxAttempts}
+}
+
+// ExpireKeys removes stored answers whose time is over.
+type ExpireKeys struct {
+	Version int `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (ExpireKeys) Kind() string { return "keys_expire" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (ExpireKeys) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3}
+}
+
+// Sweep gives a live job to everything that waits without one.
+type Sweep struct {
+	Version int `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (Sweep) Kind() string { return "outbox_sweep" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (Sweep) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3}
+}

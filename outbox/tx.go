@@ -1,0 +1,80 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// DB is what a transaction can be begun on: a pool or a connection.
+type DB interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// ErrInDoubt says that COMMIT was sent and its answer was lost: the transaction may have committed or not.
+// Only reading the data again tells.
+var ErrInDoubt = errors.New("commit in doubt")
+
+const (
+	txTries       = 5
+	rollbackBound = 2 * time.Second
+)
+
+// InTx runs fn in one READ COMMITTED transaction and commits it. Everything that this program writes is
+// committed here, under a name ("charge.accept") that errors carry.
+//
+// A transaction that PostgreSQL ends with a serialization failure or a deadlock is run again from its
+// beginning, at most five times, so fn must have no effect outside its transaction. An error of fn rolls
+// back and is returned as it is. A commit whose answer was lost returns [ErrInDoubt].
+func InTx(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error) error {
+	for try := 1; ; try++ {
+		err := inTxOnce(ctx, db, name, fn)
+		if try == txTries || !runAgain(err) {
+			return err
+		}
+		pause := time.Duration(rand.Int64N(int64(10*time.Millisecond) << try))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func inTxOnce(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error) (err error) {
+	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", name, err)
+	}
+	// pgx leaves the transaction open when the context ends, so the rollback has a bound of its own.
+	defer func() {
+		rollback, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackBound)
+		defer cancel()
+		if e := tx.Rollback(rollback); e != nil && !errors.Is(e, pgx.ErrTxClosed) && err != nil {
+			err = errors.Join(err, fmt.Errorf("roll back %s: %w", name, e))
+		}
+	}()
+
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		// An error that PostgreSQL itself reports is its word that nothing was committed.
+		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+			return fmt.Errorf("commit %s: %w", name, err)
+		}
+		return fmt.Errorf("commit %s: %w: %w", name, ErrInDoubt, err)
+	}
+	return nil
+}
+
+// runAgain tells whether PostgreSQL ended the transaction for the sake of others, having kept nothing of it.
+func runAgain(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && (pgErr.Code == "40001" || pgErr.Code == "40P01")
+}
