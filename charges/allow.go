@@ -1,0 +1,176 @@
+package charges
+
+import (
+	"slices"
+	"time"
+)
+
+// Action is what may be done next for an operation at Stripe.
+type Action string
+
+// The actions.
+const (
+	Send          Action = "send"          // under Permit.Key; encode the request if Permit.Request is empty
+	LookFirst     Action = "look"          // list Stripe's payments around Permit.Open
+	WaitFor       Action = "wait"          // until Permit.Until, by PostgreSQL's clock
+	UseResult     Action = "use"           // Permit.Last holds the operation's own result: send nothing
+	Park          Action = "review"        // a person must decide; Permit.Reason
+	Misconfigured Action = "misconfigured" // the attempts are at another account: neither send nor look
+	ReadClock     Action = "read_clock"    // ages matter and Stripe's clock was not just read: read it, ask again
+	Nothing       Action = "nothing"       // the charge waits for no worker
+)
+
+// Clocks are the two clocks on which ages are judged.
+type Clocks struct {
+	Database time.Time
+	Stripe   time.Time
+	Fresh    bool // Stripe's was read for this very decision
+}
+
+// Policy holds the ages on which [Allow] decides.
+type Policy struct {
+	Window     time.Duration   // how long an open attempt's key is trusted to be remembered by Stripe
+	LookDelays []time.Duration // when to look after a failure that Stripe stored, counted from that failure
+	Rekey      bool            // after the last such look: send under a new key, rather than ask a person
+}
+
+// DefaultPolicy is what Stripe's published behaviour allows.
+var DefaultPolicy = Policy{
+	Window:     23 * time.Hour, // Stripe may prune a key after 24 h; an hour for clocks and queues
+	LookDelays: []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour},
+}
+
+// inCall is how long an attempt that nobody saw end may still be in somebody's call: that worker's job is
+// cut at 45 s, and its transport refuses to write a request older than that.
+const inCall = 60 * time.Second
+
+// inDoubt is how old an attempt must be before an empty list proves that it made no payment: Stripe's lists are
+// current, but a request may linger at Stripe.
+const inDoubt = 15 * time.Minute
+
+// Permit is [Allow]'s answer.
+type Permit struct {
+	Action  Action
+	Key     string    // Send: the provider key; empty for the first attempt, whose key is the caller's own
+	NewKey  bool      // Send: under a key that has never been sent
+	Request string    // Send: the exact bytes of the earlier attempts
+	Open    []Attempt // the attempts that may have moved money; a LookFirst must settle them
+	Final   bool      // LookFirst: a complete look that finds nothing proves that there is nothing
+	Until   time.Time // WaitFor
+	Last    Attempt   // UseResult
+	Reason  string    // Park, Misconfigured
+}
+
+// Allow folds over all attempts of one operation, under all its provider keys, and says what may happen next. It is the
+// only judge of that: a job, a rescue, a retry, a replay and an operator all ask it.
+//
+// attempts are in the order of their numbers, looks in the order of their time; here is the account that the worker
+// would send to. Stripe's rules on keys: https://docs.stripe.com/api/idempotent_requests.
+func Allow(attempts []Attempt, looks []Look, now Clocks, here Account, p Policy) Permit {
+	if i := slices.IndexFunc(attempts, func(a Attempt) bool { return a.Outcome == Answered }); i >= 0 {
+		return Permit{Action: UseResult, Last: attempts[i]}
+	}
+	if slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Code == idempotencyError }) {
+		return Permit{Action: Park, Reason: idempotencyError}
+	}
+	if len(attempts) == 0 {
+		return Permit{Action: Send}
+	}
+	last := attempts[len(attempts)-1]
+	invalid := slices.IndexFunc(attempts, func(a Attempt) bool { return a.Outcome == Invalid })
+
+	var open []Attempt
+	for _, a := range attempts {
+		if a.Open() {
+			open = append(open, a)
+		}
+	}
+	if len(open) == 0 {
+		if invalid >= 0 {
+			return Permit{Action: UseResult, Last: attempts[invalid]}
+		}
+		return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request}
+	}
+
+	if slices.ContainsFunc(open, func(a Attempt) bool { return a.Account != here }) {
+		return Permit{Action: Misconfigured, Reason: "the open attempts were sent to another Stripe account or mode"}
+	}
+	// Whoever is in a call is given the time to come back. This is judged on PostgreSQL's clock alone: the later
+	// clock would cut the wait short.
+	for _, a := range open {
+		if until := a.SentAt.Add(inCall); a.Outcome == Unseen && now.Database.Before(until) {
+			return Permit{Action: WaitFor, Until: until}
+		}
+	}
+	if !now.Fresh {
+		return Permit{Action: ReadClock}
+	}
+
+	if slices.ContainsFunc(open, func(a Attempt) bool { return now.age(a) >= p.Window }) {
+		for _, a := range open {
+			if young := inDoubt - now.age(a); young > 0 {
+				return Permit{Action: WaitFor, Until: now.Database.Add(young)}
+			}
+		}
+		return Permit{Action: LookFirst, Open: open, Final: true}
+	}
+	since, stored := doubtful(attempts, last.ProviderKey)
+	if since.IsZero() {
+		return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request, Open: open}
+	}
+	return lookAround(open, last, since, stored, looks, now, p)
+}
+
+// lookAround is for attempts that a re-send cannot settle: Stripe is asked at the policy's delays since then, and
+// nothing is believed absent before the last of them.
+func lookAround(open []Attempt, last Attempt, since time.Time, stored bool, looks []Look, now Clocks, p Policy) Permit {
+	done, latest := 0, time.Time{}
+	for _, l := range looks {
+		if l.Complete && !l.At.Before(since) {
+			done, latest = done+1, l.At
+		}
+	}
+	if !stored {
+		done = min(done, len(p.LookDelays)-1)
+	}
+	if done < len(p.LookDelays) {
+		if due := since.Add(p.LookDelays[done]); now.Database.Before(due) {
+			return Permit{Action: WaitFor, Until: due}
+		}
+		// After a stored failure even the last look proves nothing: the attempts stay open under their key.
+		return Permit{Action: LookFirst, Open: open, Final: !stored && done == len(p.LookDelays)-1}
+	}
+	switch {
+	case !p.Rekey:
+		return Permit{Action: Park, Reason: "stored_failure"}
+	case now.Database.Before(latest.Add(inCall)):
+		return Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}
+	default:
+		return Permit{Action: LookFirst, Open: open}
+	}
+}
+
+// idempotencyError is Stripe's type for a key that was used with another request. Trying again cannot help, and a new
+// key might charge again.
+const idempotencyError = "idempotency_error"
+
+// age is how old an attempt is on the clock that makes it older.
+func (c Clocks) age(a Attempt) time.Duration {
+	return max(c.Database.Sub(a.SentAt), c.Stripe.Sub(a.StripeSentAt))
+}
+
+// doubtful says since when sending again under key is of no use and looks must tell: since a failure that Stripe stored
+// under it (stored), or since a refusal that is final only if nothing else went through. Zero: not at all.
+func doubtful(attempts []Attempt, key string) (since time.Time, stored bool) {
+	for _, a := range attempts {
+		if a.Outcome == StoredFailure && a.ProviderKey == key {
+			return a.EndedAt, true
+		}
+	}
+	for _, a := range attempts {
+		if a.Outcome == Invalid {
+			return a.EndedAt, false
+		}
+	}
+	return time.Time{}, false
+}

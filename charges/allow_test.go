@@ -1,0 +1,132 @@
+package charges
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAllow has a row for each cell of what attempts allow (I2).
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	var (
+		start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		home  = Account{ID: "acct_home"}
+		live  = Account{ID: "acct_home", Livemode: true}
+		other = Account{ID: "acct_other"}
+	)
+	// at makes an attempt sent so long after start, by both clocks, that ended a second later unless unseen.
+	at := func(after time.Duration, o Outcome, change ...func(*Attempt)) Attempt {
+		a := Attempt{Account: home, ProviderKey: "k1", Request: "amount=1", SentAt: start.Add(after), StripeSentAt: start.Add(after), Outcome: o}
+		if o != Unseen {
+			a.EndedAt = a.SentAt.Add(time.Second)
+		}
+		for _, c := range change {
+			c(&a)
+		}
+		return a
+	}
+	in := func(acct Account) func(*Attempt) { return func(a *Attempt) { a.Account = acct } }
+	key := func(k string) func(*Attempt) { return func(a *Attempt) { a.ProviderKey = k } }
+	code := func(c string) func(*Attempt) { return func(a *Attempt) { a.Code = c } }
+	look := func(after time.Duration, complete bool) Look { return Look{At: start.Add(after), Complete: complete} }
+	rekey := DefaultPolicy
+	rekey.Rekey = true
+
+	for _, tc := range []struct {
+		name     string
+		attempts []Attempt
+		looks    []Look
+		database time.Duration // both clocks, since start
+		stripe   time.Duration // Stripe's, if it differs
+		stale    bool          // Stripe's clock was not just read
+		policy   *Policy
+		want     Action
+		check    func(Permit) bool
+	}{
+		{name: "no attempt: send at any age", database: 400 * time.Hour, want: Send,
+			check: func(p Permit) bool { return p.Key == "" && p.Request == "" && !p.NewKey }},
+		{name: "answered: use it", attempts: []Attempt{at(0, Answered)}, want: UseResult},
+		{name: "answered after an open one: use it", attempts: []Attempt{at(0, Unknown), at(time.Minute, Answered)}, database: 40 * time.Hour, want: UseResult,
+			check: func(p Permit) bool { return p.Last.Outcome == Answered }},
+		{name: "unseen and young: somebody may be in that call", attempts: []Attempt{at(0, Unseen)}, database: 59 * time.Second, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(60 * time.Second)) }},
+		{name: "unseen and young by PostgreSQL although Stripe's clock jumped: still wait", attempts: []Attempt{at(0, Unseen)}, database: 10 * time.Second, stripe: 25 * time.Hour, want: WaitFor},
+		{name: "an unseen young one behind an old open one: wait", attempts: []Attempt{at(0, Unknown), at(30*time.Hour, Unseen)}, database: 30*time.Hour + time.Second, want: WaitFor},
+		{name: "unseen and old enough: the same again", attempts: []Attempt{at(0, Unseen)}, database: 60 * time.Second, want: Send,
+			check: func(p Permit) bool { return p.Key == "k1" && p.Request == "amount=1" && !p.NewKey }},
+		{name: "open and Stripe's clock not read: read it", attempts: []Attempt{at(0, Unknown)}, database: time.Hour, stale: true, want: ReadClock},
+		{name: "nothing open needs no clock", attempts: []Attempt{at(0, NotSent)}, database: time.Hour, stale: true, want: Send},
+		{name: "unknown: the same again at once", attempts: []Attempt{at(0, Unknown)}, database: 2 * time.Second, want: Send,
+			check: func(p Permit) bool { return p.Key == "k1" && p.Request == "amount=1" && len(p.Open) == 1 }},
+		{name: "just inside the window", attempts: []Attempt{at(0, Unknown)}, database: 23*time.Hour - time.Second, want: Send},
+		{name: "at the window: look first", attempts: []Attempt{at(0, Unknown)}, database: 23 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return p.Final && len(p.Open) == 1 }},
+		{name: "past the window by Stripe's clock alone", attempts: []Attempt{at(0, Unknown)}, database: time.Minute, stripe: 25 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return p.Final }},
+		{name: "past the window by PostgreSQL's clock alone", attempts: []Attempt{at(0, Unknown)}, database: 25 * time.Hour, stripe: time.Minute, want: LookFirst},
+		{name: "the first open attempt's age counts, not the last's", attempts: []Attempt{at(0, Unknown), at(22*time.Hour, Unknown)}, database: 23 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Open) == 2 }},
+		{name: "past the window, the last too young for an empty list to prove anything: wait", attempts: []Attempt{at(0, Unknown), at(23*time.Hour-time.Minute, Unknown)}, database: 23 * time.Hour, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(23*time.Hour + 14*time.Minute)) }},
+		{name: "a closed attempt's age does not count", attempts: []Attempt{at(0, NotSent), at(30*time.Hour, Unknown)}, database: 31 * time.Hour, want: Send},
+		{name: "all closed: send under the same key at any age", attempts: []Attempt{at(0, NotSent), at(time.Hour, Refused)}, database: 50 * time.Hour, want: Send,
+			check: func(p Permit) bool { return p.Key == "k1" && p.Request == "amount=1" }},
+		{name: "absent after a look: send", attempts: []Attempt{at(0, Absent)}, database: 25 * time.Hour, want: Send},
+		{name: "another account: neither send nor look", attempts: []Attempt{at(0, Unknown, in(other))}, database: time.Hour, want: Misconfigured},
+		{name: "another account, past the window", attempts: []Attempt{at(0, Unknown, in(other))}, database: 30 * time.Hour, want: Misconfigured},
+		{name: "the other mode", attempts: []Attempt{at(0, Unknown, in(live))}, database: time.Hour, want: Misconfigured},
+		{name: "another account, where nothing was written: send here", attempts: []Attempt{at(0, NotSent, in(other))}, database: time.Hour, want: Send},
+		{name: "idempotency error: a person", attempts: []Attempt{at(0, Refused, code("idempotency_error"))}, database: time.Hour, want: Park,
+			check: func(p Permit) bool { return p.Reason == "idempotency_error" }},
+		{name: "invalid with nothing open: final", attempts: []Attempt{at(0, Absent), at(time.Minute, Invalid)}, database: 2 * time.Minute, want: UseResult,
+			check: func(p Permit) bool { return p.Last.Outcome == Invalid }},
+		{name: "invalid behind an open one: look at once, not final", attempts: []Attempt{at(0, Unknown), at(time.Minute, Invalid)}, database: time.Minute + time.Second, want: LookFirst,
+			check: func(p Permit) bool { return !p.Final && len(p.Open) == 1 }},
+		{name: "invalid behind an open one: the next look has its time", attempts: []Attempt{at(0, Unknown), at(time.Minute, Invalid)}, looks: []Look{look(62*time.Second, true)}, database: 90 * time.Second, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(121 * time.Second)) }},
+		{name: "invalid behind an open one: the last look is final", attempts: []Attempt{at(0, Unknown), at(0, Invalid)},
+			looks: []Look{look(time.Second, true), look(time.Minute, true), look(5*time.Minute, true), look(15*time.Minute, true)}, database: 61 * time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return p.Final }},
+		{name: "stored failure: look at once", attempts: []Attempt{at(0, StoredFailure)}, database: 2 * time.Second, want: LookFirst,
+			check: func(p Permit) bool { return !p.Final }},
+		{name: "stored failure: a look that was cut short does not count", attempts: []Attempt{at(0, StoredFailure)}, looks: []Look{look(time.Second, false)}, database: 2 * time.Second, want: LookFirst},
+		{name: "stored failure: looks before it do not count", attempts: []Attempt{at(0, Unknown), at(time.Hour, StoredFailure)}, looks: []Look{look(time.Minute, true)}, database: time.Hour + 2*time.Second, want: LookFirst},
+		{name: "stored failure: between looks", attempts: []Attempt{at(0, StoredFailure)}, looks: []Look{look(time.Second, true)}, database: 10 * time.Second, want: WaitFor},
+		{name: "stored failure: all looks done: a person", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 62 * time.Minute, want: Park,
+			check: func(p Permit) bool { return p.Reason == "stored_failure" }},
+		{name: "stored failure: a new key right after the last look", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 61*time.Minute + 30*time.Second, policy: &rekey, want: Send,
+			check: func(p Permit) bool { return p.NewKey && p.Request == "amount=1" && len(p.Open) == 1 }},
+		{name: "stored failure: a new key only right after a look", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 2 * time.Hour, policy: &rekey, want: LookFirst},
+		{name: "new key in doubt: the same new key again", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Unknown, key("k2"))}, looks: allLooks(start), database: 63 * time.Minute, policy: &rekey, want: Send,
+			check: func(p Permit) bool { return p.Key == "k2" && !p.NewKey }},
+		{name: "new key refused, days later: the old key's age still counts", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Refused, key("k2"))}, looks: allLooks(start), database: 72 * time.Hour, policy: &rekey, want: LookFirst,
+			check: func(p Permit) bool { return p.Final && len(p.Open) == 1 }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			now := Clocks{Database: start.Add(tc.database), Stripe: start.Add(tc.database), Fresh: !tc.stale}
+			if tc.stripe != 0 {
+				now.Stripe = start.Add(tc.stripe)
+			}
+			policy := DefaultPolicy
+			if tc.policy != nil {
+				policy = *tc.policy
+			}
+			got := Allow(tc.attempts, tc.looks, now, home, policy)
+			if got.Action != tc.want {
+				t.Fatalf("action %q, want %q (%+v)", got.Action, tc.want, got)
+			}
+			if tc.check != nil && !tc.check(got) {
+				t.Errorf("unexpected permit: %+v", got)
+			}
+		})
+	}
+}
+
+func allLooks(start time.Time) []Look {
+	var looks []Look
+	for _, d := range DefaultPolicy.LookDelays {
+		looks = append(looks, Look{At: start.Add(time.Minute + d), Complete: true})
+	}
+	return looks
+}

@@ -1,0 +1,60 @@
+package charges
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Outcome is what is known of an attempt. The empty outcome says that nobody has seen its call end.
+type Outcome string
+
+// The outcomes. Unseen, Unknown and StoredFailure leave an attempt open: it may have moved money. All
+// others close it.
+const (
+	Unseen        Outcome = ""
+	Unknown       Outcome = "unknown"        // the call ended without an answer that can be believed
+	StoredFailure Outcome = "stored_failure" // Stripe stored a 5xx under the key and replays it
+	NotSent       Outcome = "not_sent"       // no connection was obtained: nothing was written
+	Refused       Outcome = "refused"        // Stripe answered before executing: 401, 403, 409 in use, 429
+	Absent        Outcome = "absent"         // a complete look found no payment
+	Invalid       Outcome = "invalid"        // refused as a request that can never work, stored nowhere
+	Answered      Outcome = "answered"       // the operation's own result
+)
+
+// Attempt is one request to Stripe, written down before it was sent.
+type Attempt struct {
+	ID           uuid.UUID
+	ChargeID     uuid.UUID
+	Number       int    // 1 for the first
+	ProviderKey  string // sent as Stripe's Idempotency-Key
+	Account      Account
+	Request      string    // the encoded form
+	SentAt       time.Time // by PostgreSQL's clock
+	StripeSentAt time.Time // by Stripe's clock
+	EndedAt      time.Time // zero while nobody has seen the call end
+	Outcome      Outcome
+	Code         string // the provider's error code, if it gave one
+	HTTPStatus   int    // 0: no answer
+	RequestID    string // Stripe's Request-Id
+}
+
+// Open tells whether the attempt may have moved money, as far as is known.
+func (a Attempt) Open() bool {
+	return a.Outcome == Unseen || a.Outcome == Unknown || a.Outcome == StoredFailure
+}
+
+// Account is a Stripe account in one of its two modes. A key of one says nothing about payments of another.
+type Account struct {
+	ID       string // "acct_..."
+	Livemode bool
+}
+
+// Look is one reading of Stripe's list of payments, for what became of open attempts.
+type Look struct {
+	At       time.Time // by PostgreSQL's clock
+	Complete bool      // every page was read
+	Seen     int       // payment intents read
+	Found    string    // the id of the payment that is ours; empty: none
+	Error    string    // why it was cut short; empty: it was not
+}

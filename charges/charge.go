@@ -1,0 +1,63 @@
+package charges
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Charge is one payment asked for by a caller, as the API shows it.
+type Charge struct {
+	ID     uuid.UUID `json:"id" doc:"Names the charge." format:"uuid"`
+	Object string    `json:"object" enum:"charge"`
+	Status Status    `json:"status" enum:"pending,processing,requires_action,requires_capture,succeeded,failed,canceled,needs_review" doc:"Where the payment stands. succeeded, failed and canceled are final."`
+	Request
+	IdempotencyKey uuid.UUID `json:"idempotency_key" format:"uuid" doc:"The key under which the charge was created, which Stripe got as well."`
+	PaymentIntent  *string   `json:"payment_intent" doc:"Stripe's id of the payment; null until Stripe has told us of one."`
+	Failure        *Failure  `json:"failure" doc:"Why a failed charge failed; null for all others."`
+	Review         *Review   `json:"review" doc:"What a person must decide; null for all others."`
+	Receipt        *Receipt  `json:"receipt" doc:"The buyer's receipt; null while none is due."`
+	CreatedAt      time.Time `json:"created_at" doc:"When the charge was accepted (UTC)."`
+	UpdatedAt      time.Time `json:"updated_at" doc:"When its status last changed (UTC)."`
+
+	Caller string `json:"-"`
+}
+
+// Advice says what the caller may do about a declined payment.
+type Advice string
+
+// The advice given with a decline.
+const (
+	RetryLater       Advice = "retry_later"
+	NewPaymentMethod Advice = "new_payment_method"
+	DoNotRetry       Advice = "do_not_retry"
+)
+
+// Failure says why a payment was refused for good.
+type Failure struct {
+	Code        string  `json:"code" doc:"Stripe's error code, such as card_declined." example:"card_declined"`
+	DeclineCode *string `json:"decline_code" doc:"What the card's issuer said, where it said more." example:"insufficient_funds"`
+	Message     *string `json:"message" doc:"For people; may be shown to the buyer."`
+	Advice      Advice  `json:"advice" enum:"retry_later,new_payment_method,do_not_retry" doc:"What may help. Each try takes a new idempotency key."`
+}
+
+// Review says why a person must decide.
+type Review struct {
+	Reason string `json:"reason" example:"stored_failure"`
+}
+
+// Receipt tells how far the buyer's receipt is.
+type Receipt struct {
+	Status ReceiptStatus `json:"status" enum:"pending,sending,sent,unknown,failed" doc:"unknown: it may have been sent, and is not sent again by itself."`
+}
+
+// Event is one line of a charge's audit trail.
+type Event struct {
+	ID    int64          `json:"id" doc:"Grows with time."`
+	Type  string         `json:"type" example:"charge.succeeded"`
+	From  *Status        `json:"from" doc:"The status before; null for the first event."`
+	To    Status         `json:"to" doc:"The status after."`
+	Actor string         `json:"actor" doc:"Who did it: caller, worker or operator, with a name where there is one." example:"worker"`
+	At    time.Time      `json:"at" doc:"When (UTC)."`
+	Data  map[string]any `json:"data" doc:"What was known, such as Stripe's request id."`
+}

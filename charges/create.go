@@ -1,0 +1,211 @@
+package charges
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// CreateCharge asks for one charge.
+type CreateCharge struct {
+	Caller  string
+	Key     uuid.UUID
+	Request Request // decoded and validated
+}
+
+// Answer is the response to one [CreateCharge]; with Err set it says why there is none.
+//
+// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InvalidError], [ErrKeyInUse], or the database's.
+type Answer struct {
+	Status   int    // 202; 200 where the stored answer has expired and the charge is shown as it is now
+	Body     []byte // the charge as JSON; the same bytes as long as the answer is stored
+	ChargeID uuid.UUID
+	Expires  time.Time // until when the answer is stored; zero: it has expired
+	Replayed bool      // the key had been used before
+	Err      error
+}
+
+// createRounds bounds how often a create looks again when a conflicting charge vanished before it could be read.
+const createRounds = 3
+
+// Create accepts charges, all in one transaction, and answers each. A key that was used before gets its stored answer,
+// or a *[KeyReusedError] if the request differs. Charges that cannot share a transaction (one waits for a key
+// that is in flight) are tried one by one. The caller's context does not undo the commit.
+func (s *Service) Create(ctx context.Context, creates []CreateCharge) []Answer {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+
+	claims := make([]*claim, len(creates))
+	for i, c := range creates {
+		claims[i] = newClaim(c)
+	}
+	open := slices.Clone(claims)
+	for range createRounds {
+		open = s.createRound(ctx, open)
+		if len(open) == 0 {
+			break
+		}
+	}
+	for _, c := range open {
+		c.answer = Answer{Err: ErrKeyInUse}
+	}
+	answers := make([]Answer, len(claims))
+	for i, c := range claims {
+		answers[i] = c.answer
+	}
+	return answers
+}
+
+// createRound accepts what is new, answers what is known, and returns what must be tried again.
+func (s *Service) createRound(ctx context.Context, claims []*claim) (again []*claim) {
+	var fresh []*claim
+	for _, c := range claims {
+		if c.err == nil {
+			fresh = append(fresh, c)
+		}
+	}
+	taken, err := s.accept(ctx, fresh)
+	switch {
+	case err == nil:
+	case len(fresh) > 1:
+		for _, c := range fresh {
+			again = append(again, s.createRound(ctx, []*claim{c})...)
+		}
+		taken = nil
+	case errors.Is(err, outbox.ErrInDoubt): // asking again by key tells
+		taken = fresh
+	default:
+		fresh[0].answer = Answer{Err: asKeyInUse(err)}
+		taken = nil
+	}
+	for _, c := range claims {
+		if c.err != nil {
+			taken = append(taken, c)
+		}
+	}
+	return append(again, s.answerTaken(ctx, taken)...)
+}
+
+// accept commits charge, key with its answer, event and job of every claim whose key and reference are free, and returns the others.
+func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, err error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	err = outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
+		var accepted []*claim
+		accepted, taken, err = insertCharges(ctx, tx, claims)
+		if err != nil || len(accepted) == 0 {
+			return err
+		}
+		if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
+			return err
+		}
+		if err := insertAccepted(ctx, tx, accepted); err != nil {
+			return err
+		}
+		jobs := make([]outbox.Entry, len(accepted))
+		for i, c := range accepted {
+			jobs[i] = outbox.Entry{Kind: outbox.KindCharge, ChargeID: c.charge.ID}
+		}
+		return s.outbox.Enqueue(ctx, tx, jobs)
+	})
+	return taken, err
+}
+
+// answerTaken answers claims whose key, or whose reference, already belongs to a charge. What it cannot find is returned.
+func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*claim) {
+	if len(claims) == 0 {
+		return nil
+	}
+	known, err := findKeys(ctx, s.pool, claims)
+	for _, c := range claims {
+		earlier, found := known[c.Key]
+		switch {
+		case err != nil:
+			c.answer = Answer{Err: err}
+		case found:
+			c.answer = s.answerKnown(ctx, c, earlier)
+		case c.err != nil:
+			c.answer = Answer{Err: c.err}
+		case c.Request.Reference == "":
+			again = append(again, c)
+		default:
+			other, err := findReference(ctx, s.pool, c.Caller, c.Request.Reference)
+			switch {
+			case errors.Is(err, ErrNotFound):
+				again = append(again, c)
+			case err != nil:
+				c.answer = Answer{Err: err}
+			default:
+				c.answer = Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}
+			}
+		}
+	}
+	return again
+}
+
+// answerKnown answers a claim whose key was used before.
+func (s *Service) answerKnown(ctx context.Context, c *claim, earlier keyUse) Answer {
+	if earlier.caller != c.Caller {
+		return Answer{Err: &KeyReusedError{}}
+	}
+	if earlier.version != FingerprintVersion || !bytes.Equal(earlier.fingerprint, c.fingerprint[:]) {
+		if fields := DifferingFields([]byte(earlier.request), c.canonical); len(fields) > 0 || earlier.version == FingerprintVersion {
+			return Answer{Err: &KeyReusedError{Fields: fields}}
+		}
+	}
+	answer := Answer{ChargeID: earlier.chargeID, Replayed: earlier.chargeID != c.charge.ID}
+	if earlier.body != nil {
+		answer.Status, answer.Body, answer.Expires = earlier.status, earlier.body, earlier.expires
+		return answer
+	}
+	now, err := findCharge(ctx, s.pool, earlier.chargeID)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	answer.Status = http.StatusOK
+	if answer.Body, err = json.Marshal(now); err != nil {
+		return Answer{Err: fmt.Errorf("encode charge %s: %w", now.ID, err)}
+	}
+	return answer
+}
+
+// claim is a create on its way through the rounds.
+type claim struct {
+	CreateCharge
+	canonical   []byte
+	fingerprint [32]byte
+	charge      Charge
+	err         error // why it may not become a new charge; a key that was used before is answered all the same
+	answer      Answer
+}
+
+func newClaim(c CreateCharge) *claim {
+	k := &claim{CreateCharge: c, canonical: c.Request.Canonical()}
+	k.fingerprint = Fingerprint(http.MethodPost, "/charge", k.canonical)
+	k.charge = Charge{Object: "charge", Status: Pending, Request: c.Request, IdempotencyKey: c.Key, Caller: c.Caller}
+	k.charge.ID, k.err = uuid.NewV7()
+	if k.err == nil {
+		k.err = c.Request.ValidateTime(time.Now())
+	}
+	return k
+}
+
+// asKeyInUse names the wait for another transaction's key that took too long.
+func asKeyInUse(err error) error {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		return fmt.Errorf("%w (%w)", ErrKeyInUse, err)
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package charges
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// FingerprintVersion is kept with each fingerprint. Fingerprints of different versions cannot be compared; their canonical requests can.
+const FingerprintVersion = 1
+
+// canonicalTime has a fixed precision, PostgreSQL's.
+const canonicalTime = "2006-01-02T15:04:05.000000Z"
+
+// Canonical writes the request in its one canonical form: JSON as RFC 8785 has it, without members that have their default.
+// Two bodies that mean the same have the same canonical form, whatever release reads them: a member that a later release adds
+// is absent from it until somebody uses it. [ParseCanonical] reads it back.
+func (r Request) Canonical() []byte {
+	r = r.normalised()
+	members := map[string]any{
+		"amount":         r.Amount,
+		"currency":       r.Currency,
+		"payment_method": r.PaymentMethod,
+	}
+	for name, text := range map[string]string{
+		"customer":                    r.Customer,
+		"setup_future_usage":          r.SetupFutureUsage,
+		"return_url":                  r.ReturnURL,
+		"receipt_email":               r.ReceiptEmail,
+		"description":                 r.Description,
+		"statement_descriptor_suffix": r.StatementDescriptorSuffix,
+		"reference":                   r.Reference,
+	} {
+		if text != "" {
+			members[name] = text
+		}
+	}
+	if r.OffSession {
+		members["off_session"] = true
+	}
+	if r.CaptureMethod != CaptureAutomatic {
+		members["capture_method"] = r.CaptureMethod
+	}
+	if r.Metadata != nil {
+		members["metadata"] = r.Metadata
+	}
+	if r.SendBefore != nil {
+		members["send_before"] = r.SendBefore.Format(canonicalTime)
+	}
+	// A decoded request holds only valid text; the options keep a request made by hand from failing.
+	anyText := json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	text, err := json.Marshal(members, anyText)
+	if err == nil {
+		err = (*jsontext.Value)(&text).Canonicalize(anyText, jsontext.CanonicalizeRawInts(false))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("charges: a request without a JSON form: %v", err)) // strings, numbers and maps of them always have one
+	}
+	return text
+}
+
+// ParseCanonical reads what [Request.Canonical] wrote, possibly by another release. A member that this release does not know is an
+// error: it asks for something that we would leave undone when sending the charge. Rules of [Request.Validate] are not applied, since
+// the charge was accepted under the rules of its day. The error is never an [*InvalidError].
+func ParseCanonical(canonical []byte) (Request, error) {
+	var r Request
+	if err := json.Unmarshal(canonical, &r, json.RejectUnknownMembers(true)); err != nil {
+		return Request{}, fmt.Errorf("read the stored request: %w", err)
+	}
+	return r.normalised(), nil
+}
+
+// Fingerprint identifies what a key was used for: the method, the path (without query) and the canonical request.
+func Fingerprint(method, path string, canonical []byte) [sha256.Size]byte {
+	hash := sha256.New()
+	writePart := func(part []byte) {
+		// Lengths keep the parts apart, wherever one ends.
+		_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part)))) // a hash never fails to write
+		_, _ = hash.Write(part)
+	}
+	writePart([]byte{FingerprintVersion})
+	writePart([]byte(method))
+	writePart([]byte(path))
+	writePart(canonical)
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+// DifferingFields names the members in which two canonical requests differ, in order, and metadata.<key> inside metadata. It tells no
+// values. It is empty for equal requests, and for text that is no JSON object.
+func DifferingFields(a, b []byte) []string {
+	left, right := jsonMembers(a), jsonMembers(b)
+	if left == nil || right == nil {
+		return nil
+	}
+	var fields []string
+	for _, name := range differingNames(left, right) {
+		if name != "metadata" {
+			fields = append(fields, memberLabel(name))
+			continue
+		}
+		for _, key := range differingNames(jsonMembers(left[name]), jsonMembers(right[name])) {
+			fields = append(fields, metadataField(key))
+		}
+	}
+	return fields
+}
+
+// jsonMembers splits an object into its members' canonical texts; nil when text is no object.
+func jsonMembers(text []byte) map[string]jsontext.Value {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil
+	}
+	for name, value := range members {
+		if err := value.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
+			return nil
+		}
+		members[name] = value
+	}
+	return members
+}
+
+func differingNames(a, b map[string]jsontext.Value) []string {
+	all := make(map[string]bool)
+	for name := range a {
+		all[name] = true
+	}
+	for name := range b {
+		all[name] = true
+	}
+	maps.DeleteFunc(all, func(name string, _ bool) bool { return bytes.Equal(a[name], b[name]) })
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,167 @@
+package charges
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Rows are inserted in the order of their keys, so that two batches never wait for each other in a circle.
+const insertChargesSQL = `
+INSERT INTO charge (id, caller, idempotency_key, fingerprint, fingerprint_version, request,
+                    amount, currency, reference, send_before, status)
+SELECT id, caller, key, fingerprint, $5, request, amount, currency, nullif(reference, ''), send_before, 'pending'
+  FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $6::text[],
+              $7::bigint[], $8::text[], $9::text[], $10::timestamptz[])
+       AS new (id, caller, key, fingerprint, request, amount, currency, reference, send_before)
+ ORDER BY key
+    ON CONFLICT DO NOTHING
+RETURNING id, created_at, updated_at`
+
+// insertCharges inserts the claims whose key and reference are free, and tells them from the others.
+func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, taken []*claim, err error) {
+	n := len(claims)
+	ids, callers, keys := make([]uuid.UUID, n), make([]string, n), make([]uuid.UUID, n)
+	prints, requests, amounts := make([][]byte, n), make([]string, n), make([]int64, n)
+	currencies, references, sendBefores := make([]string, n), make([]string, n), make([]*time.Time, n)
+	for i, c := range claims {
+		ids[i], callers[i], keys[i] = c.charge.ID, c.Caller, c.Key
+		prints[i], requests[i], amounts[i] = c.fingerprint[:], string(c.canonical), c.Request.Amount
+		currencies[i], references[i], sendBefores[i] = c.Request.Currency, c.Request.Reference, c.Request.SendBefore
+	}
+	rows, err := tx.Query(ctx, insertChargesSQL, ids, callers, keys, prints, FingerprintVersion,
+		requests, amounts, currencies, references, sendBefores)
+	if err != nil {
+		return nil, nil, fmt.Errorf("insert charges: %w", err)
+	}
+	type times struct{ created, updated time.Time }
+	inserted := map[uuid.UUID]times{}
+	var id uuid.UUID
+	var at times
+	_, err = pgx.ForEachRow(rows, []any{&id, &at.created, &at.updated}, func() error {
+		inserted[id] = at
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("insert charges: %w", err)
+	}
+	for _, c := range claims {
+		if at, ok := inserted[c.charge.ID]; ok {
+			c.charge.CreatedAt, c.charge.UpdatedAt = at.created.UTC(), at.updated.UTC()
+			accepted = append(accepted, c)
+		} else {
+			taken = append(taken, c)
+		}
+	}
+	slices.SortFunc(accepted, func(a, b *claim) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	return accepted, taken, nil
+}
+
+const insertKeysSQL = `
+INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
+SELECT key, caller, 'charge', charge_id, $5, body, now() + $6::interval
+  FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)
+RETURNING key, expires_at`
+
+// insertKeys stores under each key the answer that it gets from now on.
+func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
+	n := len(accepted)
+	keys, callers, ids, bodies := make([]uuid.UUID, n), make([]string, n), make([]uuid.UUID, n), make([][]byte, n)
+	byKey := make(map[uuid.UUID]*claim, n)
+	for i, c := range accepted {
+		body, err := json.Marshal(c.charge)
+		if err != nil {
+			return fmt.Errorf("encode charge %s: %w", c.charge.ID, err)
+		}
+		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID}
+		keys[i], callers[i], ids[i], bodies[i] = c.Key, c.Caller, c.charge.ID, body
+		byKey[c.Key] = c
+	}
+	rows, err := tx.Query(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, ttl)
+	if err != nil {
+		return fmt.Errorf("insert idempotency keys: %w", err)
+	}
+	var key uuid.UUID
+	var expires time.Time
+	_, err = pgx.ForEachRow(rows, []any{&key, &expires}, func() error {
+		byKey[key].answer.Expires = expires.UTC()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("insert idempotency keys: %w", err)
+	}
+	return nil
+}
+
+const insertAcceptedSQL = `
+INSERT INTO charge_event (charge_id, type, to_status, actor)
+SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller
+  FROM unnest($1::uuid[], $2::text[]) AS new (charge_id, caller)`
+
+// insertAccepted begins the audit trail of each charge.
+func insertAccepted(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
+	ids, callers := make([]uuid.UUID, len(accepted)), make([]string, len(accepted))
+	for i, c := range accepted {
+		ids[i], callers[i] = c.charge.ID, c.Caller
+	}
+	if _, err := tx.Exec(ctx, insertAcceptedSQL, ids, callers); err != nil {
+		return fmt.Errorf("insert events: %w", err)
+	}
+	return nil
+}
+
+// keyUse is what a key was used for. body is nil once the stored answer has expired.
+type keyUse struct {
+	chargeID    uuid.UUID
+	caller      string
+	version     int
+	fingerprint []byte
+	request     string
+	status      int
+	body        []byte
+	expires     time.Time
+}
+
+const findKeysSQL = `
+SELECT c.idempotency_key, c.id, c.caller, c.fingerprint_version, c.fingerprint, c.request,
+       coalesce(k.response_status, 0), k.response_body, k.expires_at
+  FROM charge c
+  LEFT JOIN idempotency_key k ON k.key = c.idempotency_key AND k.expires_at > now()
+ WHERE c.idempotency_key = ANY ($1)`
+
+func findKeys(ctx context.Context, db *pgxpool.Pool, claims []*claim) (map[uuid.UUID]keyUse, error) {
+	keys := make([]uuid.UUID, len(claims))
+	for i, c := range claims {
+		keys[i] = c.Key
+	}
+	rows, err := db.Query(ctx, findKeysSQL, keys)
+	if err != nil {
+		return nil, fmt.Errorf("find idempotency keys: %w", err)
+	}
+	defer rows.Close()
+	known := map[uuid.UUID]keyUse{}
+	for rows.Next() {
+		var key uuid.UUID
+		var u keyUse
+		var expires *time.Time
+		if err := rows.Scan(&key, &u.chargeID, &u.caller, &u.version, &u.fingerprint, &u.request, &u.status, &u.body, &expires); err != nil {
+			return nil, fmt.Errorf("find idempotency keys: %w", err)
+		}
+		if expires != nil {
+			u.expires = expires.UTC()
+		}
+		known[key] = u
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("find idempotency keys: %w", err)
+	}
+	return known, nil
+}

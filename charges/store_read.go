@@ -1,0 +1,160 @@
+package charges
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// querier reads, in a transaction or outside of one.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+const selectCharge = `
+SELECT c.id, c.caller, c.idempotency_key, c.request, c.status, c.payment_intent, c.failure_code, c.decline_code,
+       c.failure_message, c.advice, c.review_reason, r.status, c.created_at, c.updated_at
+  FROM charge c
+  LEFT JOIN receipt r ON r.charge_id = c.id`
+
+// scanCharge reads one row of selectCharge.
+func scanCharge(row pgx.Row) (Charge, error) {
+	c := Charge{Object: "charge"}
+	var request string
+	var failure, decline, message, advice, review, receipt *string
+	err := row.Scan(&c.ID, &c.Caller, &c.IdempotencyKey, &request, &c.Status, &c.PaymentIntent, &failure, &decline,
+		&message, &advice, &review, &receipt, &c.CreatedAt, &c.UpdatedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Charge{}, ErrNotFound
+	}
+	if err != nil {
+		return Charge{}, err
+	}
+	if c.Request, err = ParseCanonical([]byte(request)); err != nil {
+		return Charge{}, fmt.Errorf("stored request of charge %s: %w", c.ID, err)
+	}
+	if failure != nil {
+		c.Failure = &Failure{Code: *failure, DeclineCode: decline, Message: message}
+		if advice != nil {
+			c.Failure.Advice = Advice(*advice)
+		}
+	}
+	if review != nil {
+		c.Review = &Review{Reason: *review}
+	}
+	if receipt != nil {
+		c.Receipt = &Receipt{Status: ReceiptStatus(*receipt)}
+	}
+	c.CreatedAt, c.UpdatedAt = c.CreatedAt.UTC(), c.UpdatedAt.UTC()
+	return c, nil
+}
+
+func scanCharges(rows pgx.Rows) ([]Charge, error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Charge, error) { return scanCharge(row) })
+}
+
+func findCharge(ctx context.Context, db querier, id uuid.UUID) (Charge, error) {
+	c, err := scanCharge(db.QueryRow(ctx, selectCharge+` WHERE c.id = $1`, id))
+	if err != nil {
+		return c, fmt.Errorf("find charge %s: %w", id, err)
+	}
+	return c, nil
+}
+
+// findReference returns the charge that holds a caller's reference.
+func findReference(ctx context.Context, db querier, caller, reference string) (Charge, error) {
+	c, err := scanCharge(db.QueryRow(ctx, selectCharge+`
+ WHERE c.caller = $1 AND c.reference = $2 AND c.status NOT IN ('failed', 'canceled')`, caller, reference))
+	if err != nil {
+		return c, fmt.Errorf("find charge by reference: %w", err)
+	}
+	return c, nil
+}
+
+// An empty caller, status or reference matches all; the zero id begins with the newest charge.
+const listChargesSQL = selectCharge + `
+ WHERE ($1 = '' OR c.caller = $1)
+   AND ($2 = '' OR c.status = $2)
+   AND ($3 = '' OR c.reference = $3)
+   AND ($4 = '00000000-0000-0000-0000-000000000000'::uuid OR c.id < $4)
+ ORDER BY c.id DESC
+ LIMIT $5`
+
+func listCharges(ctx context.Context, db querier, caller string, f ListFilter) ([]Charge, error) {
+	rows, err := db.Query(ctx, listChargesSQL, caller, f.Status, f.Reference, f.After, f.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("list charges: %w", err)
+	}
+	list, err := scanCharges(rows)
+	if err != nil {
+		return nil, fmt.Errorf("list charges: %w", err)
+	}
+	return list, nil
+}
+
+// settledChargesSQL reads those of the charges that nobody needs to wait for any longer.
+const settledChargesSQL = selectCharge + `
+ WHERE c.id = ANY ($1) AND c.status NOT IN ('pending', 'processing')`
+
+func settledCharges(ctx context.Context, db querier, ids []uuid.UUID) ([]Charge, error) {
+	rows, err := db.Query(ctx, settledChargesSQL, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read settled charges: %w", err)
+	}
+	list, err := scanCharges(rows)
+	if err != nil {
+		return nil, fmt.Errorf("read settled charges: %w", err)
+	}
+	return list, nil
+}
+
+const listEventsSQL = `
+SELECT id, type, from_status, to_status, actor, at, data
+  FROM charge_event
+ WHERE charge_id = $1 AND id > $2
+ ORDER BY id
+ LIMIT $3`
+
+func listEvents(ctx context.Context, db querier, charge uuid.UUID, after int64, limit int) ([]Event, error) {
+	rows, err := db.Query(ctx, listEventsSQL, charge, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list events of charge %s: %w", charge, err)
+	}
+	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
+		var e Event
+		var data []byte
+		if err := row.Scan(&e.ID, &e.Type, &e.From, &e.To, &e.Actor, &e.At, &data); err != nil {
+			return e, err
+		}
+		e.At = e.At.UTC()
+		return e, json.Unmarshal(data, &e.Data)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list events of charge %s: %w", charge, err)
+	}
+	return events, nil
+}
+
+// A key whose stored answer has expired is still found, by its charge.
+const findKeyUseSQL = `
+SELECT c.id, c.created_at, k.expires_at
+  FROM charge c
+  LEFT JOIN idempotency_key k ON k.key = c.idempotency_key AND k.expires_at > now()
+ WHERE c.idempotency_key = $1 AND ($2 = '' OR c.caller = $2)`
+
+func findKeyUse(ctx context.Context, db querier, key uuid.UUID, caller string) (charge uuid.UUID, created time.Time, expires *time.Time, err error) {
+	err = db.QueryRow(ctx, findKeyUseSQL, key, caller).Scan(&charge, &created, &expires)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		err = fmt.Errorf("find idempotency key: %w", err)
+	}
+	return charge, created, expires, err
+}

@@ -1,0 +1,158 @@
+package charges
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+var _ outbox.Source = (*Service)(nil)
+
+// The union keeps the search to the two small indexes of what is unfinished, however many charges are settled.
+const unfinishedSQL = `
+SELECT c.id, c.status, c.send_before, c.created_at, r.status, clock_timestamp()
+  FROM charge c
+  LEFT JOIN receipt r ON r.charge_id = c.id
+ WHERE c.id > $1
+   AND c.id IN (SELECT id FROM charge WHERE status NOT IN ('succeeded', 'failed', 'canceled')
+                UNION ALL
+                SELECT charge_id FROM receipt WHERE status IN ('pending', 'sending', 'unknown'))
+   AND ($2::timestamptz IS NULL OR c.created_at >= $2)
+   AND ($3::timestamptz IS NULL OR c.created_at < $3)
+   AND ($4 = '' OR c.caller = $4)
+   AND ($5::uuid[] IS NULL OR c.id = ANY ($5))
+ ORDER BY c.id
+ LIMIT $6`
+
+var lockClause = map[outbox.Lock]string{
+	outbox.NoLock:   "",
+	outbox.LockWait: " FOR NO KEY UPDATE OF c",
+	outbox.LockSkip: " FOR NO KEY UPDATE OF c SKIP LOCKED",
+}
+
+type unfinished struct {
+	id         uuid.UUID
+	status     Status
+	sendBefore *time.Time
+	created    time.Time
+	receipt    *string
+	now        time.Time
+}
+
+// Unfinished implements [outbox.Source]: what still waits, and what may be done about it by the same fold that the
+// worker will ask, judged on PostgreSQL's clock alone.
+func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, after uuid.UUID, limit int, lock outbox.Lock) ([]outbox.Item, uuid.UUID, error) {
+	rows, err := tx.Query(ctx, unfinishedSQL+lockClause[lock], after, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs, limit)
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
+	}
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u unfinished, err error) {
+		return u, row.Scan(&u.id, &u.status, &u.sendBefore, &u.created, &u.receipt, &u.now)
+	})
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
+	}
+	ids := make([]uuid.UUID, len(page))
+	for i, u := range page {
+		ids[i] = u.id
+	}
+	attempts, err := listAttempts(ctx, tx, ids)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	looks, err := listLooks(ctx, tx, ids)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+
+	var items []outbox.Item
+	for _, u := range page {
+		if !u.status.Final() {
+			class, wants := classify(u, attempts[u.id], looks[u.id], s.policy)
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindCharge, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created})
+		}
+		if class, wants, due := classifyReceipt(u.receipt); due {
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created})
+		}
+	}
+	if len(page) < limit {
+		return items, uuid.Nil, nil
+	}
+	return items, page[len(page)-1].id, nil
+}
+
+func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class outbox.Class, wants bool) {
+	switch {
+	case u.status == NeedsReview:
+		return outbox.NeedsReview, false
+	case !u.status.Waiting():
+		return outbox.AtProvider, false
+	}
+	open := anyOpen(attempts)
+	if !open && u.sendBefore != nil && !u.now.Before(*u.sendBefore) {
+		return outbox.PastSendBefore, true
+	}
+	var here Account
+	for _, a := range attempts {
+		if a.Open() {
+			here = a.Account
+		}
+	}
+	switch permit := Allow(attempts, looks, Clocks{Database: u.now, Fresh: true}, here, p); {
+	case permit.Action == UseResult && permit.Last.Outcome == Answered:
+		return outbox.AtProvider, false
+	case permit.Action == LookFirst:
+		return outbox.PastWindow, true
+	case !open:
+		return outbox.NeverSent, true
+	default:
+		return outbox.InWindow, true
+	}
+}
+
+func classifyReceipt(status *string) (class outbox.Class, wants, due bool) {
+	if status == nil {
+		return "", false, false
+	}
+	switch ReceiptStatus(*status) {
+	case ReceiptPending:
+		return outbox.ReceiptWaiting, true, true
+	case ReceiptSending:
+		return outbox.ReceiptSending, true, true
+	case ReceiptUnknown:
+		return outbox.ReceiptUnknown, false, true
+	}
+	return "", false, false
+}
+
+const countSettledSQL = `
+SELECT count(*)
+  FROM charge c
+  LEFT JOIN receipt r ON r.charge_id = c.id
+ WHERE c.status IN ('succeeded', 'failed', 'canceled')
+   AND coalesce(r.status, '') NOT IN ('pending', 'sending', 'unknown')
+   AND ($1::timestamptz IS NULL OR c.created_at >= $1)
+   AND ($2::timestamptz IS NULL OR c.created_at < $2)
+   AND ($3 = '' OR c.caller = $3)
+   AND ($4::uuid[] IS NULL OR c.id = ANY ($4))`
+
+// CountSettled implements [outbox.Source].
+func (s *Service) CountSettled(ctx context.Context, tx pgx.Tx, f outbox.Filter) (n int64, err error) {
+	err = tx.QueryRow(ctx, countSettledSQL, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count settled charges: %w", err)
+	}
+	return n, nil
+}
+
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
