@@ -1,0 +1,120 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Status is a charge's state, in Stripe's words. Later servers may know others.
+type Status string
+
+// The states of a charge.
+const (
+	StatusPending         Status = "pending"          // accepted, not yet sent to the provider
+	StatusProcessing      Status = "processing"       // at the provider, or on its way
+	StatusRequiresAction  Status = "requires_action"  // waits for the buyer, e.g. for 3-D Secure
+	StatusRequiresCapture Status = "requires_capture" // authorised; waits for a capture
+	StatusSucceeded       Status = "succeeded"
+	StatusFailed          Status = "failed" // declined or refused; see Charge.Failure
+	StatusCanceled        Status = "canceled"
+	StatusNeedsReview     Status = "needs_review" // waits for a person; see Charge.Review
+)
+
+// Charge is one charge as the server told it. Members that are null or absent have their zero value, members that this
+// package does not know are in Raw alone.
+type Charge struct {
+	ID                        string            `json:"id"`
+	Object                    string            `json:"object"` // "charge"
+	Status                    Status            `json:"status"`
+	Amount                    int64             `json:"amount"`   // in the currency's minor unit
+	Currency                  string            `json:"currency"` // ISO 4217, lower case
+	PaymentMethod             string            `json:"payment_method"`
+	IdempotencyKey            string            `json:"idempotency_key"`
+	CaptureMethod             string            `json:"capture_method"`
+	Customer                  string            `json:"customer"`
+	OffSession                bool              `json:"off_session"`
+	SetupFutureUsage          string            `json:"setup_future_usage"`
+	ReturnURL                 string            `json:"return_url"`
+	ReceiptEmail              string            `json:"receipt_email"`
+	Description               string            `json:"description"`
+	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix"`
+	Metadata                  map[string]string `json:"metadata"`
+	Reference                 string            `json:"reference"`
+	SendBefore                time.Time         `json:"send_before"`
+	PaymentIntent             string            `json:"payment_intent"` // Stripe's id, once there is one
+	Failure                   *Failure          `json:"failure"`
+	Review                    *Review           `json:"review"`
+	Receipt                   *Receipt          `json:"receipt"`
+	CreatedAt                 time.Time         `json:"created_at"`
+	UpdatedAt                 time.Time         `json:"updated_at"`
+
+	Raw    json.RawMessage `json:"-"` // the charge as it came
+	Answer Answer          `json:"-"` // set by Create, Get and Wait
+}
+
+// Failure says why a charge failed.
+type Failure struct {
+	Code        string `json:"code"`
+	DeclineCode string `json:"decline_code"`
+	Message     string `json:"message"`
+	Advice      Advice `json:"advice"`
+}
+
+// Advice says what a caller can do about a failed charge. Each takes a new idempotency key.
+type Advice string
+
+// What can be done about a failed charge.
+const (
+	AdviceRetryLater       Advice = "retry_later"
+	AdviceNewPaymentMethod Advice = "new_payment_method"
+	AdviceDoNotRetry       Advice = "do_not_retry"
+)
+
+// Review says what a person has to decide.
+type Review struct {
+	Reason string `json:"reason"`
+}
+
+// Receipt is the state of the buyer's receipt.
+type Receipt struct {
+	Status string `json:"status"`
+	To     string `json:"to"`
+}
+
+// Settled tells whether the charge goes no further by itself: its status is neither pending nor processing. A settled charge
+// has not necessarily succeeded, and may wait for the buyer, a capture or a person.
+func (c *Charge) Settled() bool { return c.Status != StatusPending && c.Status != StatusProcessing }
+
+// UnmarshalJSON keeps the charge as it came in Raw.
+func (c *Charge) UnmarshalJSON(data []byte) error {
+	type plain Charge
+	var p plain
+	if err := json.Unmarshal(data, &p); err != nil {
+		return err
+	}
+	*c = Charge(p)
+	c.Raw = bytes.Clone(data)
+	return nil
+}
+
+func (c *Charge) check() error {
+	if c == nil || c.ID == "" || c.Status == "" {
+		return errors.New("not a charge")
+	}
+	return nil
+}
+
+// checkID is for charges that were asked for by id.
+func (c *Charge) checkID(id string) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if !strings.EqualFold(c.ID, id) { // ids are UUIDs, which the server takes in either case
+		return fmt.Errorf("charge %s instead of %s", c.ID, id)
+	}
+	return nil
+}
