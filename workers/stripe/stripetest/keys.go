@@ -1,0 +1,193 @@
+package stripetest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/oncepay/oncepay/workers/sandbox/frame"
+)
+
+// Stripe's rules for keys: https://docs.stripe.com/api/idempotent_requests
+const (
+	// keyMemory is how long a key is remembered. Stripe promises at least this; the sandbox forgets at once
+	// after it, because that is what must be survived.
+	keyMemory    = 24 * time.Hour
+	maxKeyLength = 255
+)
+
+// storedAnswer is what a key remembers.
+type storedAnswer struct {
+	Owner       partition
+	Key         string
+	Fingerprint string // of path and parameters
+	FirstUse    time.Time
+	Status      int
+	Body        []byte
+	RequestID   string // of the request that was carried out
+}
+
+func (a *storedAnswer) forgotten(now time.Time) bool { return now.Sub(a.FirstUse) >= keyMemory }
+
+// claim is a key in use by a request that has not been answered.
+type claim struct {
+	who partition
+	key string
+}
+
+// write carries out a POST once per key.
+func (s *Stripe) write(r *frame.Request, who partition, do operation) (frame.Answer, error) {
+	requestID := newID("req_")
+	key := r.Traits.IdempotencyKey
+	if len(key) > maxKeyLength {
+		return respond(r, requestID, nil, invalid(400, "", "", fmt.Sprintf("An idempotency key has at most %d characters.", maxKeyLength))), nil
+	}
+	if key != "" {
+		if !s.claim(claim{who, key}) {
+			return respond(r, requestID, nil, invalid(409, "idempotency_key_in_use", "", "Another request with this idempotency key is in progress.")), nil
+		}
+		defer s.release(claim{who, key})
+	}
+	if err := r.Hold(); err != nil {
+		return frame.Answer{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	env := environment{now: s.clock.Now(), who: who, key: key, host: r.Host}
+	b := s.book(who)
+	b.settle(env.now)
+	p := formParams(r)
+	fingerprint := fingerprint(r.Path, p.values)
+	if stored := b.keys.recall(key, env.now); stored != nil {
+		return stored.replay(r, requestID, fingerprint), nil
+	}
+
+	pi, apiErr, executed := perform(r.Fault, b, p, env, do)
+	var object any
+	if pi != nil {
+		object = pi.view()
+	}
+	answer := respond(r, requestID, object, apiErr)
+	var stored *storedAnswer
+	if key != "" && executed {
+		answer.Header.Set("Original-Request", requestID)
+		stored = &storedAnswer{
+			Owner: who, Key: key, Fingerprint: fingerprint, FirstUse: env.now,
+			Status: answer.Status, Body: answer.Body, RequestID: requestID,
+		}
+	}
+	return answer, s.commit(b, pi, stored)
+}
+
+// perform runs the operation, under a stored_status fault if there is one. It returns the payment that was made
+// or changed, nil for none; the error to answer; and whether execution began, after which Stripe stores the
+// answer: for a success, a decline or a failure of its own, not for parameters that it refuses. Those pass
+// the fault by.
+func perform(f *frame.Fault, b *book, p *params, env environment, do operation) (*intent, *apiError, bool) {
+	faulty := f != nil && f.Kind == frame.StoredStatus
+	if faulty && !f.Done {
+		return nil, faultError(f), true
+	}
+	pi, apiErr := do(b, p, env)
+	switch {
+	case apiErr != nil && apiErr.Type != "card_error":
+		return nil, apiErr, false
+	case faulty:
+		return pi, faultError(f), true
+	}
+	return pi, apiErr, true
+}
+
+// commit remembers payment and answer together, then shows them. s.mu is held.
+func (s *Stripe) commit(b *book, pi *intent, stored *storedAnswer) error {
+	var records []frame.Record
+	if pi != nil {
+		records = append(records, frame.NewRecord(intentKind, pi))
+	}
+	if stored != nil {
+		records = append(records, frame.NewRecord(keyKind, stored))
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	if err := s.journal.Append(records...); err != nil {
+		return fmt.Errorf("keep payment: %w", err)
+	}
+	if pi != nil {
+		b.put(pi)
+	}
+	if stored != nil {
+		b.keys.put(stored, s.clock.Now())
+	}
+	return nil
+}
+
+func (s *Stripe) claim(c claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inFlight[c] {
+		return false
+	}
+	s.inFlight[c] = true
+	return true
+}
+
+func (s *Stripe) release(c claim) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.inFlight, c)
+}
+
+// replay gives the stored answer again, or refuses a request that is not the one the key was used for.
+func (a *storedAnswer) replay(r *frame.Request, requestID, fingerprint string) frame.Answer {
+	if a.Fingerprint != fingerprint {
+		return respond(r, requestID, nil, &apiError{
+			status: 400, Type: "idempotency_error",
+			Message: "This idempotency key was used for another path or other parameters.",
+		})
+	}
+	answer := frame.Answer{Status: a.Status, Header: headers(r, requestID), Body: a.Body}
+	answer.Header.Set("Idempotent-Replayed", "true")
+	answer.Header.Set("Original-Request", a.RequestID)
+	return answer
+}
+
+// fingerprint does not depend on the order of parameters.
+func fingerprint(path string, values url.Values) string {
+	sum := sha256.Sum256([]byte(http.MethodPost + " " + path + "\n" + values.Encode()))
+	return hex.EncodeToString(sum[:])
+}
+
+// keyStore holds the stored answers, and lets go of those that are forgotten.
+type keyStore struct {
+	byKey map[string]*storedAnswer
+	order []*storedAnswer // oldest first
+}
+
+func newKeyStore() keyStore { return keyStore{byKey: map[string]*storedAnswer{}} }
+
+// recall returns what is remembered under key; nil for the empty key.
+func (k *keyStore) recall(key string, now time.Time) *storedAnswer {
+	stored := k.byKey[key]
+	if stored == nil || stored.forgotten(now) {
+		return nil
+	}
+	return stored
+}
+
+func (k *keyStore) put(a *storedAnswer, now time.Time) {
+	k.byKey[a.Key] = a
+	k.order = append(k.order, a)
+	for len(k.order) > 0 && k.order[0].forgotten(now) {
+		// The key may have been used anew since, for an answer that is still remembered.
+		if old := k.order[0]; k.byKey[old.Key] == old {
+			delete(k.byKey, old.Key)
+		}
+		k.order = k.order[1:]
+	}
+}
+
+func (k *keyStore) oldestFirst() []*storedAnswer { return k.order }
