@@ -25,6 +25,7 @@ type Begun struct {
 	Charge  Charge
 	Attempt Attempt       // Send: committed, and to be sent exactly so
 	Wait    time.Duration // WaitFor: from now
+	Clocks  Clocks        // on which this was decided
 }
 
 // worker is the actor in the audit trail for all that happens without a person.
@@ -59,6 +60,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 		return Begun{}, err
 	}
 	clocks := Clocks{Database: now, Stripe: here.Clock, Fresh: here.Fresh}
+	begun.Clocks = clocks
 	begun.Permit = Allow(attempts, looks, clocks, here.Account, s.policy)
 
 	switch begun.Action {
