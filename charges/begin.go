@@ -122,6 +122,10 @@ func nextAttempt(c Charge, p Permit, earlier []Attempt, here Here) (Attempt, err
 		a.ProviderKey = c.IdempotencyKey.String()
 	}
 	if a.Request == "" {
+		// A member that this release does not know would be left out of what is sent: that charge is for a newer worker.
+		if c.Request, err = ParseCanonical([]byte(c.canonical)); err != nil {
+			return Attempt{}, fmt.Errorf("stored request of charge %s: %w", c.ID, err)
+		}
 		if a.Request, err = here.Encode(c); err != nil {
 			return Attempt{}, fmt.Errorf("encode charge %s: %w", c.ID, err)
 		}

@@ -20,7 +20,8 @@ type Charge struct {
 	CreatedAt      time.Time `json:"created_at" doc:"When the charge was accepted (UTC)."`
 	UpdatedAt      time.Time `json:"updated_at" doc:"When its status last changed (UTC)."`
 
-	Caller string `json:"-"`
+	Caller    string `json:"-"`
+	canonical string // the request as it is stored
 }
 
 // Advice says what the caller may do about a declined payment.

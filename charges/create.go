@@ -21,7 +21,7 @@ import (
 type CreateCharge struct {
 	Caller  string
 	Key     uuid.UUID
-	Request Request // decoded and validated
+	Request Request // decoded
 }
 
 // Answer is the response to one [CreateCharge]; with Err set it says why there is none.
@@ -195,9 +195,12 @@ func newClaim(c CreateCharge) *claim {
 	k := &claim{CreateCharge: c, canonical: c.Request.Canonical()}
 	k.fingerprint = Fingerprint(http.MethodPost, "/charge", k.canonical)
 	k.charge = Charge{Object: "charge", Status: Pending, Request: c.Request, IdempotencyKey: c.Key, Caller: c.Caller}
-	k.charge.ID, k.err = uuid.NewV7()
-	if k.err == nil {
+	// The rules are for new charges: a key that was used before is answered as it was then, whatever has changed since.
+	if k.err = c.Request.Validate(); k.err == nil {
 		k.err = c.Request.ValidateTime(time.Now())
+	}
+	if k.err == nil {
+		k.charge.ID, k.err = uuid.NewV7()
 	}
 	return k
 }

@@ -36,9 +36,11 @@ func scanCharge(row pgx.Row) (Charge, error) {
 	if err != nil {
 		return Charge{}, err
 	}
-	if c.Request, err = ParseCanonical([]byte(request)); err != nil {
+	// To be shown, a charge is read with whatever a newer release has added; to be sent, it is not: see nextAttempt.
+	if err := json.Unmarshal([]byte(request), &c.Request); err != nil {
 		return Charge{}, fmt.Errorf("stored request of charge %s: %w", c.ID, err)
 	}
+	c.Request, c.canonical = c.Request.normalised(), request
 	if failure != nil {
 		c.Failure = &Failure{Code: *failure, DeclineCode: decline, Message: message}
 		if advice != nil {

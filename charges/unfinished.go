@@ -13,21 +13,33 @@ import (
 
 var _ outbox.Source = (*Service)(nil)
 
-// The union keeps the search to the two small indexes of what is unfinished, however many charges are settled.
+// Each half walks a small index of what is unfinished in the order of ids, so that a page costs the same however many
+// charges are settled, and however many came before it.
+const unfinishedIDsSQL = `
+SELECT id FROM (
+    (SELECT c.id
+       FROM charge c
+      WHERE c.status NOT IN ('succeeded', 'failed', 'canceled') AND c.id > $1` + unfinishedFilter + `
+      ORDER BY c.id LIMIT $6)
+    UNION
+    (SELECT c.id
+       FROM receipt r JOIN charge c ON c.id = r.charge_id
+      WHERE r.status IN ('pending', 'sending', 'unknown') AND r.charge_id > $1` + unfinishedFilter + `
+      ORDER BY r.charge_id LIMIT $6)) page
+ ORDER BY id LIMIT $6`
+
+const unfinishedFilter = `
+        AND ($2::timestamptz IS NULL OR c.created_at >= $2)
+        AND ($3::timestamptz IS NULL OR c.created_at < $3)
+        AND ($4 = '' OR c.caller = $4)
+        AND ($5::uuid[] IS NULL OR c.id = ANY ($5))`
+
 const unfinishedSQL = `
 SELECT c.id, c.status, c.send_before, c.created_at, r.status, clock_timestamp()
   FROM charge c
   LEFT JOIN receipt r ON r.charge_id = c.id
- WHERE c.id > $1
-   AND c.id IN (SELECT id FROM charge WHERE status NOT IN ('succeeded', 'failed', 'canceled')
-                UNION ALL
-                SELECT charge_id FROM receipt WHERE status IN ('pending', 'sending', 'unknown'))
-   AND ($2::timestamptz IS NULL OR c.created_at >= $2)
-   AND ($3::timestamptz IS NULL OR c.created_at < $3)
-   AND ($4 = '' OR c.caller = $4)
-   AND ($5::uuid[] IS NULL OR c.id = ANY ($5))
- ORDER BY c.id
- LIMIT $6`
+ WHERE c.id = ANY ($1)
+ ORDER BY c.id`
 
 var lockClause = map[outbox.Lock]string{
 	outbox.NoLock:   "",
@@ -47,19 +59,27 @@ type unfinished struct {
 // Unfinished implements [outbox.Source]: what still waits, and what may be done about it by the same fold that the
 // worker will ask, judged on PostgreSQL's clock alone.
 func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, after uuid.UUID, limit int, lock outbox.Lock) ([]outbox.Item, uuid.UUID, error) {
-	rows, err := tx.Query(ctx, unfinishedSQL+lockClause[lock], after, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs, limit)
+	rows, err := tx.Query(ctx, unfinishedIDsSQL, after, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs, limit)
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
+	}
+	last := uuid.Nil
+	if len(ids) == limit {
+		last = ids[limit-1]
+	}
+	rows, err = tx.Query(ctx, unfinishedSQL+lockClause[lock], ids)
+	if err != nil {
+		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
 	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u unfinished, err error) {
 		return u, row.Scan(&u.id, &u.status, &u.sendBefore, &u.created, &u.receipt, &u.now)
 	})
 	if err != nil {
-		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
-	}
-	ids := make([]uuid.UUID, len(page))
-	for i, u := range page {
-		ids[i] = u.id
+		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
 	}
 	attempts, err := listAttempts(ctx, tx, ids)
 	if err != nil {
@@ -80,10 +100,7 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created})
 		}
 	}
-	if len(page) < limit {
-		return items, uuid.Nil, nil
-	}
-	return items, page[len(page)-1].id, nil
+	return items, last, nil
 }
 
 func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class outbox.Class, wants bool) {

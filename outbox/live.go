@@ -17,17 +17,16 @@ type job struct {
 }
 
 // A job is live while River will still run it. One that was discarded or cancelled, or whose row is gone, is not.
-// The containment test uses River's own GIN index on args.
 const liveJobs = `
 SELECT w.kind, w.charge_id, j.state::text, j.scheduled_at, j.attempt
   FROM unnest($1::text[], $2::uuid[]) AS w (kind, charge_id)
  CROSS JOIN LATERAL (
        SELECT state, scheduled_at, attempt
          FROM river_job
-        WHERE args @> jsonb_build_object('charge_id', w.charge_id::text)
+        WHERE args ->> 'charge_id' = w.charge_id::text
           AND kind = w.kind
           AND state IN ('available', 'pending', 'retryable', 'running', 'scheduled')
-        ORDER BY id LIMIT 1) j`
+         LIMIT 1) j`
 
 // findLive returns the live job of each entry that has one.
 func findLive(ctx context.Context, tx pgx.Tx, items []Item) (map[Entry]job, error) {

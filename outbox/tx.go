@@ -64,8 +64,10 @@ func inTxOnce(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error)
 		return err
 	}
 	if err := tx.Commit(ctx); err != nil {
-		// An error that PostgreSQL itself reports is its word that nothing was committed.
-		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxCommitRollback) || pgconn.SafeToRetry(err) {
+		// An error that PostgreSQL itself reports is its word that nothing was committed. "conn closed" claims to be safe to
+		// retry and is not: pgx says so, too, of a connection that broke while COMMIT's answer was awaited.
+		notSent := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
+		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxCommitRollback) || notSent {
 			return fmt.Errorf("commit %s: %w", name, err)
 		}
 		return fmt.Errorf("commit %s: %w: %w", name, ErrInDoubt, err)
