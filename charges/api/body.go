@@ -1,0 +1,58 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/oncepay/oncepay/charges"
+)
+
+// readBody reads a JSON body of bounded size. A client that takes too long for it meets the server's read timeout.
+func readBody(w http.ResponseWriter, c *call) ([]byte, error) {
+	if !plainJSON(c.Header) {
+		return nil, errMediaType
+	}
+	if c.ContentLength > charges.MaxRequestBytes {
+		return nil, errTooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, c.Body, charges.MaxRequestBytes))
+	tooLarge, timeout := (*http.MaxBytesError)(nil), net.Error(nil)
+	switch {
+	case err == nil:
+		return body, nil
+	case errors.As(err, &tooLarge):
+		return nil, errTooLarge
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, errSlowBody
+	default:
+		return nil, errBrokenBody
+	}
+}
+
+// plainJSON tells whether the body is declared as JSON in UTF-8, as it is. A form, which a browser sends
+// without asking anybody, and a compressed body, which can grow without bound, are not taken.
+func plainJSON(h http.Header) bool {
+	for _, coding := range h.Values("Content-Encoding") {
+		if !strings.EqualFold(strings.TrimSpace(coding), "identity") {
+			return false
+		}
+	}
+	types := h.Values("Content-Type")
+	if len(types) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	if err != nil || media != "application/json" {
+		return false
+	}
+	for name, value := range params {
+		if name != "charset" || !strings.EqualFold(value, "utf-8") {
+			return false
+		}
+	}
+	return true
+}
