@@ -1,0 +1,9 @@
+package workers
+
+import (
+	"testing"
+
+	"github.com/oncepay/oncepay/migrations/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }

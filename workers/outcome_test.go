@@ -1,0 +1,185 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/workers/sendgrid"
+	"github.com/oncepay/oncepay/workers/stripe"
+	"github.com/oncepay/oncepay/workers/transport"
+)
+
+// TestDecide has a row for each answer of Stripe's.
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	payment := func(status string) Answer {
+		return Answer{Payment: charges.Payment{ID: "pi_1", Status: status}, Reply: stripe.Reply{HTTPStatus: 200, RequestID: "req_1"}}
+	}
+	failed := func(e stripe.Error) Answer { return Answer{Err: fmt.Errorf("call: %w", &e)} }
+	open := func(a Answer) Answer { a.OthersOpen = true; return a }
+	decline := stripe.Error{Type: "card_error", Code: "card_declined", DeclineCode: "stolen_card", HTTPStatus: 402, Payment: &charges.Payment{ID: "pi_2"}}
+	invalid := stripe.Error{Type: "invalid_request_error", Code: "amount_too_small", HTTPStatus: 400}
+	forbidden := failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 403})
+	brokenKey := forbidden
+	brokenKey.ProbeErr = errors.New("403 as well")
+
+	for _, tc := range []struct {
+		name    string
+		answer  Answer
+		verdict Verdict
+		outcome charges.Outcome
+		to      charges.Status
+		code    string // of the attempt, or of the charge's failure or review
+	}{
+		{"succeeded", payment("succeeded"), Done, charges.Answered, charges.Succeeded, ""},
+		{"processing", payment("processing"), Done, charges.Answered, charges.Processing, ""},
+		{"requires action", payment("requires_action"), Done, charges.Answered, charges.RequiresAction, ""},
+		{"requires capture", payment("requires_capture"), Done, charges.Answered, charges.RequiresCapture, ""},
+		{"canceled", payment("canceled"), Done, charges.Answered, charges.Canceled, ""},
+		{"failed payment", payment("requires_payment_method"), Done, charges.Answered, charges.Failed, "payment_failed"},
+		{"not confirmed", payment("requires_confirmation"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
+		{"a status that is not known", payment("frozen"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
+		{"declined", failed(decline), Done, charges.Answered, charges.Failed, "card_declined"},
+		{"declined while an earlier attempt is open", open(failed(decline)), Done, charges.Answered, charges.Failed, "card_declined"},
+		{"invalid", failed(invalid), Done, charges.Invalid, charges.Failed, "amount_too_small"},
+		{"invalid without a code", failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 404}), Done, charges.Invalid, charges.Failed, "invalid_request"},
+		{"invalid while an earlier attempt is open", open(failed(invalid)), GoOn, charges.Invalid, "", "amount_too_small"},
+		{"idempotency error", failed(stripe.Error{Type: "idempotency_error", HTTPStatus: 400}), Done, charges.Refused, charges.NeedsReview, "idempotency_error"},
+		{"key in use", failed(stripe.Error{Type: "invalid_request_error", Code: "idempotency_key_in_use", HTTPStatus: 409}), RetryLater, charges.Refused, "", "idempotency_key_in_use"},
+		{"lock timeout", failed(stripe.Error{Type: "invalid_request_error", Code: "lock_timeout", HTTPStatus: 429}), RetryLater, charges.Refused, "", "lock_timeout"},
+		{"rate limit", failed(stripe.Error{Type: "invalid_request_error", Code: "rate_limit", HTTPStatus: 429}), RetryLater, charges.Refused, "", "rate_limit"},
+		{"unauthorized", failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 401}), Misconfigured, charges.Refused, "", ""},
+		{"forbidden, as the account is", brokenKey, Misconfigured, charges.Refused, "", ""},
+		{"forbidden, this charge alone", forbidden, Done, charges.Refused, charges.NeedsReview, "forbidden"},
+		{"500", failed(stripe.Error{Type: "api_error", HTTPStatus: 500}), InDoubt, charges.Unknown, "", ""},
+		{"500, stored and replayed", failed(stripe.Error{Type: "api_error", HTTPStatus: 500, Replayed: true}), GoOn, charges.StoredFailure, "", ""},
+		{"an unheard-of 4xx", failed(stripe.Error{Type: "api_error", HTTPStatus: 424}), InDoubt, charges.Unknown, "", ""},
+		{"no connection", Answer{Err: fmt.Errorf("dial: %w", transport.ErrNotSent)}, ProviderDown, charges.NotSent, "", ""},
+		{"connection lost", Answer{Err: errors.New("EOF")}, InDoubt, charges.Unknown, "", ""},
+		{"our own context ended", Answer{Err: context.Canceled}, InDoubt, charges.Unknown, "", ""},
+		{"too late", Answer{Err: context.DeadlineExceeded}, InDoubt, charges.Unknown, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := Decide(tc.answer)
+			if d.Verdict != tc.verdict || d.Outcome != tc.outcome || d.To != tc.to {
+				t.Errorf("%s, %s, to %q; want %s, %s, to %q", d.Verdict, d.Outcome, d.To, tc.verdict, tc.outcome, tc.to)
+			}
+			code := d.Code
+			switch {
+			case d.Failure != nil:
+				code = d.Failure.Code
+			case d.Reason != "":
+				code = d.Reason
+			}
+			if code != tc.code {
+				t.Errorf("code %q, want %q", code, tc.code)
+			}
+			if (d.To == charges.Failed) != (d.Failure != nil) || (d.To == charges.NeedsReview) != (d.Reason != "") {
+				t.Errorf("change without its reason: %+v", d.Change)
+			}
+		})
+	}
+}
+
+// What a look finds is adopted only if it is one payment that agrees in everything; "none" is said only of an empty list.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	c := charges.Charge{Request: charges.Request{Amount: 500, Currency: "jpy"}}
+	at := charges.Account{ID: "acct_1"}
+	good := charges.Payment{ID: "pi_1", Status: "succeeded", Amount: 500, Currency: "jpy"}
+	with := func(change func(*charges.Payment)) charges.Payment { p := good; change(&p); return p }
+	for _, tc := range []struct {
+		name   string
+		ours   []charges.Payment
+		to     charges.Status
+		reason string
+	}{
+		{"none", nil, "", ""},
+		{"one", []charges.Payment{good}, charges.Succeeded, ""},
+		{"declined", []charges.Payment{with(func(p *charges.Payment) {
+			p.Status, p.Failure = "requires_payment_method", &charges.Failure{Code: "card_declined"}
+		})}, charges.Failed, ""},
+		{"other amount", []charges.Payment{with(func(p *charges.Payment) { p.Amount++ })}, charges.NeedsReview, "payment_differs"},
+		{"other currency", []charges.Payment{with(func(p *charges.Payment) { p.Currency = "usd" })}, charges.NeedsReview, "payment_differs"},
+		{"other mode", []charges.Payment{with(func(p *charges.Payment) { p.Livemode = true })}, charges.NeedsReview, "payment_differs"},
+		{"two", []charges.Payment{good, with(func(p *charges.Payment) { p.ID = "pi_2" })}, charges.NeedsReview, "duplicate_payment"},
+		{"a good one and one that differs", []charges.Payment{good, with(func(p *charges.Payment) { p.Amount++ })}, charges.NeedsReview, "payment_differs"},
+	} {
+		if got := Adopt(c, at, tc.ours); got.To != tc.to || got.Reason != tc.reason {
+			t.Errorf("%s: %+v, want %q %q", tc.name, got, tc.to, tc.reason)
+		}
+	}
+}
+
+// Windows that touch are read as one, and each attempt's moment is inside one. Where a clock was set, the window goes on until now.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	minute := func(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) }
+	at := func(m int) charges.Attempt { return charges.Attempt{StripeSentAt: minute(m), SentAt: minute(m)} }
+	for _, tc := range []struct {
+		name             string
+		open             []charges.Attempt
+		stripe, database int // now
+		want             [][2]int
+	}{
+		{"one", []charges.Attempt{at(0)}, 1500, 1500, [][2]int{{-5, 10}}},
+		{"some touch", []charges.Attempt{at(600), at(0), at(15), at(14)}, 1500, 1500, [][2]int{{-5, 25}, {595, 610}}},
+		{"clocks that differ a little", []charges.Attempt{at(0)}, 1502, 1500, [][2]int{{-5, 10}}},
+		{"Stripe's clock was set forward", []charges.Attempt{at(0), at(3)}, 1503, 3, [][2]int{{-5, 1513}}},
+		{"PostgreSQL's clock was set forward", []charges.Attempt{at(0)}, 30, 1500, [][2]int{{-5, 40}}},
+		{"Stripe's clock was set back", []charges.Attempt{at(0)}, -60, 3, [][2]int{{-65, 10}}},
+	} {
+		now := charges.Clocks{Stripe: minute(tc.stripe), Database: minute(tc.database)}
+		got := windows(tc.open, now)
+		if len(got) != len(tc.want) {
+			t.Errorf("%s: %+v, want %v", tc.name, got, tc.want)
+			continue
+		}
+		for i, w := range tc.want {
+			if !got[i].From.Equal(minute(w[0])) || !got[i].To.Equal(minute(w[1])) {
+				t.Errorf("%s: %+v, want %v", tc.name, got[i], w)
+			}
+		}
+	}
+}
+
+// TestDecideReceipt has a row for each answer of SendGrid's (I5, I6).
+func TestDecideReceipt(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, after time.Duration) error {
+		return fmt.Errorf("send: %w", &sendgrid.Error{HTTPStatus: status, Message: "m", RetryAfter: after})
+	}
+	for _, tc := range []struct {
+		name string
+		err  error
+		want charges.ReceiptStatus
+		wait time.Duration
+	}{
+		{"accepted", nil, charges.ReceiptSent, 0},
+		{"no connection", fmt.Errorf("dial: %w", transport.ErrNotSent), charges.ReceiptPending, mailDownWait},
+		{"connection lost", errors.New("EOF"), charges.ReceiptUnknown, 0},
+		{"broken key, or no credits", answer(401, 0), charges.ReceiptPending, mailBrokeWait},
+		{"forbidden", answer(403, 0), charges.ReceiptPending, mailBrokeWait},
+		{"rate limit", answer(429, time.Minute), charges.ReceiptPending, time.Minute},
+		{"rate limit without a time", answer(429, 0), charges.ReceiptPending, mailBusyWait},
+		{"unavailable", answer(503, 0), charges.ReceiptPending, mailDownWait},
+		{"internal error: it may have been accepted", answer(500, 0), charges.ReceiptUnknown, 0},
+		{"gateway timeout: it may have been accepted", answer(504, 0), charges.ReceiptUnknown, 0},
+		{"bad request", answer(400, 0), charges.ReceiptFailed, 0},
+		{"too large", answer(413, 0), charges.ReceiptFailed, 0},
+	} {
+		got, wait := DecideReceipt("m1", tc.err)
+		if got.Status != tc.want || wait != tc.wait {
+			t.Errorf("%s: %s after %v, want %s after %v", tc.name, got.Status, wait, tc.want, tc.wait)
+		}
+		if (tc.want == charges.ReceiptSent) != (got.Error == "") {
+			t.Errorf("%s: error %q", tc.name, got.Error)
+		}
+	}
+}

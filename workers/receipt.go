@@ -1,0 +1,121 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/outbox"
+	"github.com/oncepay/oncepay/workers/sendgrid"
+	"github.com/oncepay/oncepay/workers/transport"
+)
+
+// receiptWorker mails one receipt, at most once.
+type receiptWorker struct {
+	river.WorkerDefaults[outbox.SendReceipt]
+	charges *charges.Service
+	mailer  *sendgrid.Mailer
+	pace    *Pace
+	log     *slog.Logger
+	metrics *Metrics
+}
+
+// Work claims the receipt, sends it and settles the claim. A kill in between leaves the claim, which becomes unknown.
+func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendReceipt]) error {
+	if wait := w.pace.Take(); wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	id, began := job.Args.ChargeID, time.Now()
+	claim, err := w.charges.ClaimReceipt(ctx, id)
+	if errors.Is(err, charges.ErrNotFound) {
+		w.log.Error("receipt.unknown", "charge_id", id, "job_id", job.ID)
+		return river.JobCancel(err)
+	}
+	switch {
+	case err != nil:
+		return err
+	case claim.Wait > 0:
+		return river.JobSnooze(claim.Wait)
+	case !claim.Send:
+		return nil
+	}
+
+	var result charges.ReceiptResult
+	var wait time.Duration
+	mail, err := sendgrid.Render(claim.Charge)
+	if err != nil {
+		result = charges.ReceiptResult{Status: charges.ReceiptFailed, Error: err.Error()}
+	} else {
+		call := transport.WithNotAfter(context.WithoutCancel(ctx), began.Add(notAfter))
+		mail.To = claim.Recipient
+		messageID, sendErr := w.mailer.Send(call, mail)
+		result, wait = DecideReceipt(messageID, sendErr)
+	}
+	err = w.charges.SettleReceipt(ctx, id, result)
+	w.report(id, result, time.Since(began), err)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		w.pace.Hold(wait)
+		return river.JobSnooze(jitter(wait) + time.Second)
+	}
+	return nil
+}
+
+func (w *receiptWorker) report(id any, r charges.ReceiptResult, took time.Duration, settleErr error) {
+	w.metrics.receipts.WithLabelValues(string(r.Status)).Inc()
+	level := slog.LevelInfo
+	if r.Status != charges.ReceiptSent {
+		level = slog.LevelWarn
+	}
+	attrs := []any{"charge_id", id, "status", r.Status, "message_id", r.MessageID, "error", r.Error, "duration_ms", took.Milliseconds()}
+	if settleErr != nil {
+		level, attrs = slog.LevelError, append(attrs, "settle_error", settleErr)
+	}
+	w.log.Log(context.Background(), level, "receipt.send", attrs...)
+}
+
+// How long receipts wait after SendGrid has turned one away without taking it.
+const (
+	mailBusyWait  = 5 * time.Second
+	mailDownWait  = 15 * time.Second
+	mailBrokeWait = time.Minute
+)
+
+// DecideReceipt maps SendGrid's answer to what is known of the mail: sent; surely not sent, and to be tried
+// after wait; refused for good; or unknown, which is never tried again by itself.
+// SendGrid answers 401 also for an account without credits, so that is an outage of ours, like a broken key.
+func DecideReceipt(messageID string, err error) (r charges.ReceiptResult, wait time.Duration) {
+	if err == nil {
+		return charges.ReceiptResult{Status: charges.ReceiptSent, MessageID: messageID}, 0
+	}
+	r = charges.ReceiptResult{Status: charges.ReceiptPending, Error: err.Error()}
+	if errors.Is(err, transport.ErrNotSent) {
+		return r, mailDownWait
+	}
+	e := (*sendgrid.Error)(nil)
+	if !errors.As(err, &e) {
+		r.Status = charges.ReceiptUnknown
+		return r, 0
+	}
+	switch e.HTTPStatus {
+	case http.StatusTooManyRequests:
+		return r, max(e.RetryAfter, mailBusyWait)
+	case http.StatusServiceUnavailable:
+		return r, max(e.RetryAfter, mailDownWait)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return r, mailBrokeWait
+	}
+	if e.HTTPStatus >= 500 {
+		r.Status = charges.ReceiptUnknown
+		return r, 0
+	}
+	r.Status = charges.ReceiptFailed
+	return r, 0
+}

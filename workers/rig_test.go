@@ -1,0 +1,205 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/migrations/pgtest"
+	"github.com/oncepay/oncepay/outbox"
+	"github.com/oncepay/oncepay/workers/sandbox"
+	"github.com/oncepay/oncepay/workers/sendgrid"
+	"github.com/oncepay/oncepay/workers/stripe"
+)
+
+// rig is the real service on a real database, with real workers that call the simulators over HTTP.
+type rig struct {
+	t       *testing.T
+	pool    *pgxpool.Pool
+	box     *outbox.Outbox
+	charges *charges.Service
+	sandbox *sandbox.Sandbox
+	url     string
+	workers *Workers // nil while stopped
+}
+
+// settle is how long a test waits for what must come: far above what it takes, and reached only by a defect.
+const settle = 90 * time.Second
+
+func newRig(t *testing.T, o charges.Options) *rig {
+	t.Helper()
+	pool := pgtest.New(t)
+	box, err := outbox.New(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := sandbox.New(sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(sim)
+	r := &rig{t: t, pool: pool, box: box, charges: charges.New(pool, box, o), sandbox: sim, url: server.URL}
+	t.Cleanup(func() {
+		r.stop()
+		if err := sim.Close(); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+	})
+	return r
+}
+
+// start runs workers with the home account's key, or the one given.
+func (r *rig) start(key ...string) {
+	r.t.Helper()
+	secret := "sk_test_home"
+	if len(key) > 0 {
+		secret = key[0]
+	}
+	gateway, err := stripe.New(stripe.Config{SecretKey: secret, BaseURL: r.url, Timeout: 5 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	mailer, err := sendgrid.New(sendgrid.Config{APIKey: "SG.test", BaseURL: r.url, From: "Shop <receipts@shop.example>"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.workers, err = Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
+		StripeRate: 1000, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil)), Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) stop() {
+	r.t.Helper()
+	if r.workers == nil {
+		return
+	}
+	if err := r.workers.Stop(context.Background()); err != nil {
+		r.t.Errorf("stop workers: %v", err)
+	}
+	r.workers = nil
+}
+
+// logTo shows the workers' lines with a failed test.
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(p []byte) (int, error) {
+	l.t.Log(string(p))
+	return len(p), nil
+}
+
+func (r *rig) create(change ...func(*charges.Request)) uuid.UUID {
+	r.t.Helper()
+	request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: "pm_card_visa", CaptureMethod: charges.CaptureAutomatic}
+	for _, c := range change {
+		c(&request)
+	}
+	a := r.charges.Create(r.t.Context(), []charges.CreateCharge{{Caller: "shop", Key: uuid.New(), Request: request}})[0]
+	if a.Err != nil {
+		r.t.Fatal(a.Err)
+	}
+	return a.ChargeID
+}
+
+func card(pm string) func(*charges.Request) { return func(r *charges.Request) { r.PaymentMethod = pm } }
+
+func mailed(r *charges.Request) { r.ReceiptEmail = "buyer@example.com" }
+
+func (r *rig) get(id uuid.UUID) charges.Charge {
+	r.t.Helper()
+	c, err := r.charges.Get(r.t.Context(), "", id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// await polls until a condition holds.
+func (r *rig) await(what string, holds func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(settle); !holds(); {
+		if time.Now().After(end) {
+			r.t.Fatalf("waited %v in vain: %s", settle, what)
+		}
+		time.Sleep(20 * time.Millisecond) // the pace of the poll
+	}
+}
+
+func (r *rig) awaitStatus(id uuid.UUID, want charges.Status) charges.Charge {
+	r.t.Helper()
+	r.await(fmt.Sprintf("charge %s to be %s; it is %s", id, want, r.get(id).Status), func() bool { return r.get(id).Status == want })
+	return r.get(id)
+}
+
+func (r *rig) awaitReceipt(id uuid.UUID, want charges.ReceiptStatus) {
+	r.t.Helper()
+	r.await("receipt "+string(want), func() bool { c := r.get(id); return c.Receipt != nil && c.Receipt.Status == want })
+}
+
+func (r *rig) fail(f sandbox.Fault) {
+	r.t.Helper()
+	if err := r.sandbox.Fail(f); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// onCreate is a fault for payments that are created, times over.
+func onCreate(f sandbox.Fault, times int) sandbox.Fault {
+	f.Method, f.Path, f.Times = "POST", "/v1/payment_intents", times
+	return f
+}
+
+// payments are the payments at Stripe that name a charge.
+func (r *rig) payments(id uuid.UUID) (ids []string) {
+	r.t.Helper()
+	for _, p := range r.sandbox.Ledger().PaymentIntents {
+		if p.Metadata["oncepay_charge"] == id.String() {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// wantPayments fails the test unless Stripe holds so many payments for a charge.
+func (r *rig) wantPayments(id uuid.UUID, want int) {
+	r.t.Helper()
+	if got := r.payments(id); len(got) != want {
+		r.t.Errorf("%d payments for charge %s, want %d: %v", len(got), id, want, got)
+	}
+}
+
+// posts are the requests that asked Stripe for a payment.
+func (r *rig) posts() (keys []string) {
+	for _, q := range r.sandbox.Ledger().Requests {
+		if q.Method == "POST" && q.Path == "/v1/payment_intents" {
+			keys = append(keys, q.IdempotencyKey)
+		}
+	}
+	return keys
+}
+
+func (r *rig) count(sql string, args ...any) (n int) {
+	r.t.Helper()
+	if err := r.pool.QueryRow(r.t.Context(), sql, args...).Scan(&n); err != nil {
+		r.t.Fatal(err)
+	}
+	return n
+}
+
+// unburned fails the test if any job has used up one of River's attempts with an error.
+func (r *rig) unburned() {
+	r.t.Helper()
+	if n := r.count(`SELECT count(*) FROM river_job WHERE errors IS NOT NULL OR state IN ('discarded', 'cancelled', 'retryable')`); n != 0 {
+		r.t.Errorf("%d of River's jobs failed", n)
+	}
+}

@@ -1,0 +1,59 @@
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// How often the periodic jobs run. They run on whichever worker leads, and once more when it starts to.
+const (
+	expireEvery = time.Minute
+	sweepEvery  = 30 * time.Second
+)
+
+func periodicJobs() []*river.PeriodicJob {
+	now := &river.PeriodicJobOpts{RunOnStart: true}
+	return []*river.PeriodicJob{
+		river.NewPeriodicJob(river.PeriodicInterval(expireEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.ExpireKeys{Version: 1}, nil }, now),
+		river.NewPeriodicJob(river.PeriodicInterval(sweepEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.Sweep{Version: 1}, nil }, now),
+	}
+}
+
+// expireWorker removes stored answers whose time is over.
+type expireWorker struct {
+	river.WorkerDefaults[outbox.ExpireKeys]
+	charges *charges.Service
+	metrics *Metrics
+}
+
+func (w *expireWorker) Work(ctx context.Context, _ *river.Job[outbox.ExpireKeys]) error {
+	n, err := w.charges.ExpireKeys(ctx)
+	w.metrics.expired.Add(float64(n))
+	return err
+}
+
+// sweepWorker gives a live job to whatever waits without one.
+type sweepWorker struct {
+	river.WorkerDefaults[outbox.Sweep]
+	charges *charges.Service
+	outbox  *outbox.Outbox
+	log     *slog.Logger
+	metrics *Metrics
+}
+
+func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[outbox.Sweep]) error {
+	report, err := w.outbox.Sweep(ctx, w.charges)
+	w.metrics.swept.Add(float64(report.Enqueued))
+	if report.Enqueued > 0 {
+		w.log.Warn("outbox.sweep", "enqueued", report.Enqueued)
+	}
+	return err
+}
