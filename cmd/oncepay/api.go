@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/charges/api"
+)
+
+type apiCommand struct {
+	database `embed:""`
+	Listen   hostPort      `env:"ONCEPAY_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
+	KeyTTL   time.Duration `name:"key-ttl" env:"ONCEPAY_KEY_TTL" default:"24h" help:"How long an answer is stored under its idempotency key."`
+}
+
+// Validate refuses what cannot work.
+func (c *apiCommand) Validate() error {
+	if c.KeyTTL < time.Minute || c.KeyTTL > 10*365*24*time.Hour {
+		return fmt.Errorf("--key-ttl must be from 1m to ten years")
+	}
+	return c.database.Validate()
+}
+
+// Run serves until the process is told to stop.
+func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", string(c.Listen))
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return c.serve(ctx, listener, log)
+}
+
+func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) error {
+	defer listener.Close()
+	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	registry := newRegistry()
+	server, err := api.New(api.Config{Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version()})
+	if err != nil {
+		return err
+	}
+	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String())
+	return server.Serve(ctx, listener)
+}
+
+// newRegistry holds what every process of ours shows of itself.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}

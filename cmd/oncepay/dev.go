@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/migrations"
+	"github.com/oncepay/oncepay/migrations/pgtest"
+)
+
+// Tokens that dev accepts, so that a first charge needs no set-up.
+const (
+	devCaller   = "dev_caller"
+	devOperator = "dev_operator"
+)
+
+type devCommand struct {
+	DataDir       string   `default:".oncepay" help:"Where everything is kept; remove it to begin anew."`
+	Listen        hostPort `env:"ONCEPAY_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the API listens."`
+	WorkerListen  hostPort `default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the worker serves its probes and metrics."`
+	SandboxListen hostPort `default:"127.0.0.1:12111" placeholder:"HOST:PORT" help:"Where the simulators listen."`
+	StripeKey     string   `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" placeholder:"sk_test_..." help:"Talk to Stripe itself, with this key, instead of the simulator."`
+	SendGridKey   string   `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" placeholder:"SG..." help:"Talk to SendGrid itself, with this key, instead of the simulator."`
+	ReceiptFrom   string   `name:"receipt-from" env:"RECEIPT_FROM" default:"Oncepay <receipts@example.com>" help:"Sender of receipts."`
+}
+
+// Validate refuses what cannot work.
+func (c *devCommand) Validate() error {
+	return c.worker(database{}, "http://127.0.0.1").checkProviders()
+}
+
+// Run starts everything in this process, but for PostgreSQL, which is its child, and stops all of it when told to.
+func (c *devCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
+	ctx, cancel := withParent(ctx)
+	defer cancel()
+	pgtest.IgnoreEnvironment() // dev uses its own database, whatever the environment says
+
+	// The ports first: one that is taken is the likeliest fault, and cheap to find.
+	var listeners [3]net.Listener
+	for i, flag := range []struct {
+		name    string
+		address hostPort
+	}{{"--listen", c.Listen}, {"--sandbox-listen", c.SandboxListen}, {"--worker-listen", c.WorkerListen}} {
+		if listeners[i], err = net.Listen("tcp", string(flag.address)); err != nil {
+			return fmt.Errorf("%s: %w", flag.name, err)
+		}
+		defer listeners[i].Close()
+	}
+	apiAt, sandboxAt, workerAt := listeners[0], listeners[1], listeners[2]
+
+	postgres, err := pgtest.Start(ctx, pgtest.Options{DataDir: filepath.Join(c.DataDir, "postgres"), Durable: true, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err = errors.Join(err, postgres.Stop(bounded))
+	}()
+	db, err := c.prepare(ctx, postgres, log)
+	if err != nil {
+		return err
+	}
+
+	// Each part is stopped only when those that need it have ended: API and worker, then the simulators, then PostgreSQL.
+	parts, partsCtx := errgroup.WithContext(ctx)
+	simulators, stopSimulators := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSimulators()
+	simulated := make(chan error, 1)
+	go func() {
+		box := sandboxCommand{Journal: filepath.Join(c.DataDir, "sandbox.journal")}
+		simulated <- box.serve(simulators, sandboxAt, log)
+	}()
+	parts.Go(func() error {
+		a := apiCommand{database: db, KeyTTL: 24 * time.Hour}
+		return a.serve(partsCtx, apiAt, log)
+	})
+	parts.Go(func() error { return c.worker(db, "http://"+sandboxAt.Addr().String()).work(partsCtx, workerAt, log) })
+	parts.Go(func() error {
+		select {
+		case err := <-simulated:
+			simulated <- err
+			return err
+		case <-postgres.Done():
+			return postgres.Err()
+		case <-partsCtx.Done():
+			return nil
+		}
+	})
+	c.announce(apiAt, sandboxAt, workerAt)
+	err = parts.Wait()
+	stopSimulators()
+	return errors.Join(err, <-simulated)
+}
+
+// prepare makes the database, its schema, and the tokens that everybody knows.
+func (c *devCommand) prepare(ctx context.Context, postgres *pgtest.Server, log *slog.Logger) (database, error) {
+	if err := postgres.CreateDatabase(ctx, "oncepay"); err != nil {
+		return database{}, err
+	}
+	db := database{DatabaseURL: postgres.URL("oncepay"), Conns: 20}
+	if _, err := migrations.Up(ctx, db.DatabaseURL, log); err != nil {
+		return database{}, err
+	}
+	b, err := db.open(ctx, "dev", charges.Options{})
+	if err != nil {
+		return database{}, err
+	}
+	defer b.close()
+	// The address holds a password, so it goes where only its owner reads it, for the other commands to be tried with.
+	if err := os.WriteFile(filepath.Join(c.DataDir, "database-url"), []byte(db.DatabaseURL+"\n"), 0o600); err != nil {
+		return database{}, err
+	}
+	return db, errors.Join(
+		b.charges.AddToken(ctx, devCaller, "dev", charges.Caller),
+		b.charges.AddToken(ctx, devOperator, "dev-operator", charges.Operator))
+}
+
+// worker is the worker's settings: the simulators, unless real keys were given.
+func (c *devCommand) worker(db database, sandbox string) *workerCommand {
+	w := &workerCommand{
+		database: db, StripeKey: "sk_test_dev", StripeBase: sandbox, StripeRate: 25,
+		KeyWindow: charges.DefaultPolicy.Window, LookDelays: charges.DefaultPolicy.LookDelays,
+		SendGridKey: "SG.dev", MailBase: sandbox, ReceiptFrom: c.ReceiptFrom, Charging: 32,
+	}
+	if c.StripeKey != "" {
+		w.StripeKey, w.StripeBase = c.StripeKey, ""
+	}
+	if c.SendGridKey != "" {
+		w.SendGridKey, w.MailBase = c.SendGridKey, ""
+	}
+	return w
+}
+
+func (c *devCommand) announce(api, sandbox, worker net.Listener) {
+	url := "http://" + api.Addr().String()
+	fmt.Println("ready", url)
+	fmt.Printf("curl -i %s/charge -H 'Authorization: Bearer %s' -H 'Idempotency-Key: %s' -H 'Prefer: wait=10' -H 'Content-Type: application/json' -d '%s'\n",
+		url, devCaller, uuid.New(), `{"amount":1099,"currency":"usd","payment_method":"pm_card_visa","receipt_email":"buyer@example.com"}`)
+	fmt.Printf("simulators http://%s/_sandbox/ledger, worker http://%s/metrics, database URL in %s\n",
+		sandbox.Addr(), worker.Addr(), filepath.Join(c.DataDir, "database-url"))
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/migrations"
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// database is the setting that all but the clients of the API share.
+type database struct {
+	DatabaseURL string `env:"DATABASE_URL" required:"" placeholder:"URL" help:"PostgreSQL 14 or newer, as postgres://user:password@host/database."`
+	Conns       int32  `name:"database-conns" env:"ONCEPAY_DATABASE_CONNS" default:"20" help:"Most connections that this process opens."`
+}
+
+// Validate refuses what cannot work, without connecting.
+func (d database) Validate() error {
+	if d.Conns < 2 || d.Conns > 1000 {
+		return fmt.Errorf("--database-conns must be from 2 to 1000")
+	}
+	if _, err := pgxpool.ParseConfig(d.DatabaseURL); err != nil {
+		return fmt.Errorf("--database-url cannot be used: %s", reasonAlone(err))
+	}
+	return nil
+}
+
+// reasonAlone cuts the URL out of the parser's error: it is repeated there, and not every way to write a password is
+// found and masked.
+func reasonAlone(err error) string {
+	text := err.Error()
+	return strings.TrimPrefix(text[strings.LastIndex(text, "`")+1:], ": ")
+}
+
+// backend is the domain on one database.
+type backend struct {
+	pool    *pgxpool.Pool
+	outbox  *outbox.Outbox
+	charges *charges.Service
+}
+
+// open makes the domain. It does not connect yet.
+func (d database) open(ctx context.Context, name string, options charges.Options) (*backend, error) {
+	pool, err := outbox.Open(ctx, d.DatabaseURL, "oncepay-"+name, d.Conns)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	box, err := outbox.New(pool)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return &backend{pool: pool, outbox: box, charges: charges.New(pool, box, options)}, nil
+}
+
+func (b *backend) close() { b.pool.Close() }
+
+// schema says why the database cannot be worked with; nil: it can.
+func (b *backend) schema(ctx context.Context) error {
+	pending, err := migrations.Pending(ctx, b.pool)
+	if err != nil {
+		return err
+	}
+	if len(pending) > 0 {
+		return fmt.Errorf("the database's schema is behind this release: run oncepay migrate (missing: %s)", strings.Join(pending, ", "))
+	}
+	return nil
+}
+
+// awaitSchema waits until the database answers and its schema is there, and says while it is waiting what for.
+func (b *backend) awaitSchema(ctx context.Context, log *slog.Logger) error {
+	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := b.schema(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		log.Warn("database.wait", "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// perSecond is a rate, written "25/s" or "25".
+type perSecond float64
+
+// UnmarshalText reads a rate.
+func (p *perSecond) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "/s"), 64)
+	if err != nil || !(n > 0 && n <= 10_000) { // so written, NaN is refused as well
+		return fmt.Errorf("must be calls per second, such as 25/s")
+	}
+	*p = perSecond(n)
+	return nil
+}

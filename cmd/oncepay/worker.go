@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/outbox"
+	"github.com/oncepay/oncepay/workers"
+	"github.com/oncepay/oncepay/workers/sendgrid"
+	"github.com/oncepay/oncepay/workers/stripe"
+)
+
+type workerCommand struct {
+	database    `embed:""`
+	Listen      hostPort        `name:"listen" env:"ONCEPAY_WORKER_LISTEN" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Where /healthz, /readyz and /metrics are served."`
+	StripeKey   string          `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" required:"" placeholder:"sk_..." help:"Stripe's secret key, or a restricted one that may write PaymentIntents and read the account."`
+	StripeBase  string          `name:"stripe-api-base" env:"STRIPE_API_BASE" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API."`
+	StripeRate  perSecond       `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second by this process."`
+	KeyWindow   time.Duration   `name:"stripe-key-window" env:"ONCEPAY_STRIPE_KEY_WINDOW" default:"23h" help:"For how long Stripe is trusted to remember a key; after that it is looked at before anything is sent again."`
+	LookDelays  []time.Duration `name:"look-delays" env:"ONCEPAY_LOOK_DELAYS" default:"0s,1m,5m,15m,1h" help:"When Stripe is looked at after it stored a failure under a key."`
+	Rekey       string          `name:"rekey" env:"ONCEPAY_REKEY" enum:"review,auto" default:"review" help:"When those looks found nothing: ask a person (review), or send under a new key (auto)."`
+	SendGridKey string          `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
+	MailBase    string          `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
+	ReceiptFrom string          `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
+	Charging    int             `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"Charges handled at once by this process."`
+}
+
+// Validate refuses what cannot work, without calling anybody.
+func (c *workerCommand) Validate() error {
+	switch {
+	case c.KeyWindow < time.Minute || c.KeyWindow >= 24*time.Hour:
+		return errors.New("--stripe-key-window must be at least 1m and below 24h: Stripe may forget a key after that")
+	case len(c.LookDelays) == 0 || len(c.LookDelays) > 20:
+		return errors.New("--look-delays must name from 1 to 20 delays")
+	case c.Charging < 1 || c.Charging > 1000:
+		return errors.New("--concurrency must be from 1 to 1000")
+	}
+	for i, d := range c.LookDelays {
+		if d < 0 || i > 0 && d < c.LookDelays[i-1] {
+			return errors.New("--look-delays must not be negative, and must grow")
+		}
+	}
+	if err := c.checkProviders(); err != nil {
+		return err
+	}
+	return c.database.Validate()
+}
+
+// checkProviders refuses keys and addresses that cannot be used, one at a time, to name the setting that is at fault.
+func (c *workerCommand) checkProviders() error {
+	if _, err := stripe.New(stripe.Config{SecretKey: c.StripeKey}); err != nil {
+		return fmt.Errorf("--stripe-secret-key: %w", err)
+	}
+	if _, err := c.gateway(); err != nil {
+		return fmt.Errorf("--stripe-api-base: %w", err)
+	}
+	const anybody = "receipts@example.com"
+	if _, err := sendgrid.New(sendgrid.Config{APIKey: c.SendGridKey, From: anybody}); err != nil {
+		return fmt.Errorf("--sendgrid-api-key: %w", err)
+	}
+	if _, err := sendgrid.New(sendgrid.Config{APIKey: c.SendGridKey, BaseURL: c.MailBase, From: anybody}); err != nil {
+		return fmt.Errorf("--sendgrid-api-base: %w", err)
+	}
+	if _, err := c.mailer(); err != nil {
+		return fmt.Errorf("--receipt-from: %w", err)
+	}
+	return nil
+}
+
+func (c *workerCommand) gateway() (*stripe.Gateway, error) {
+	return stripe.New(stripe.Config{SecretKey: c.StripeKey, BaseURL: c.StripeBase})
+}
+
+func (c *workerCommand) mailer() (*sendgrid.Mailer, error) {
+	return sendgrid.New(sendgrid.Config{APIKey: c.SendGridKey, BaseURL: c.MailBase, From: c.ReceiptFrom})
+}
+
+// Run works until the process is told to stop.
+func (c *workerCommand) Run(ctx context.Context, log *slog.Logger) error {
+	listener, err := net.Listen("tcp", string(c.Listen))
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	return c.work(ctx, listener, log)
+}
+
+func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *slog.Logger) error {
+	defer listener.Close()
+	gateway, err := c.gateway()
+	if err != nil {
+		return usageError{err}
+	}
+	mailer, err := c.mailer()
+	if err != nil {
+		return usageError{err}
+	}
+	b, err := c.open(ctx, "worker", charges.Options{Policy: charges.Policy{Window: c.KeyWindow, LookDelays: c.LookDelays, Rekey: c.Rekey == "auto"}})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+
+	registry := newRegistry()
+	var running atomic.Pointer[workers.Workers]
+	ready := func(ctx context.Context) error {
+		if w := running.Load(); w != nil {
+			return errors.Join(b.schema(ctx), w.Ready())
+		}
+		return errors.Join(b.schema(ctx), errors.New("the worker has not started yet"))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+		defer cancel()
+		if err := ready(ctx); err != nil {
+			writeStatus(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		writeStatus(w, http.StatusOK, nil)
+	})
+	status := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	serving := make(chan error, 1)
+	go func() { serving <- status.Serve(listener) }()
+	defer status.Close()
+	log.Info("worker.listen", "address", listener.Addr().String())
+
+	if err := b.awaitSchema(ctx, log); err != nil {
+		return nil // told to stop before there was anything to work on
+	}
+	w, err := workers.Start(ctx, workers.Config{
+		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Stripe: gateway, Mailer: mailer,
+		StripeRate: float64(c.StripeRate), Charging: c.Charging, Log: log, Metrics: registry,
+	})
+	if err != nil {
+		return err
+	}
+	running.Store(w)
+	log.Info("worker.start", "livemode", gateway.Livemode(), "stripe_rate", float64(c.StripeRate))
+
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-serving:
+	}
+	log.Info("worker.stop", "reason", "calls in flight end and are saved first")
+	return errors.Join(failed, w.Stop(ctx))
+}
+
+// writeStatus answers a probe; err says in lines of its own why not.
+func writeStatus(w http.ResponseWriter, code int, err error) {
+	body := struct {
+		Status  string   `json:"status"`
+		Reasons []string `json:"reasons,omitempty"`
+	}{Status: "ok"}
+	if err != nil {
+		body.Status = "unavailable"
+		body.Reasons = reasons(err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
+}
+
+// reasons takes joined errors apart. A connection error names hosts and users, which are nobody's business.
+func reasons(err error) (all []string) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, reasons(e)...)
+		}
+		return all
+	}
+	if outbox.Unavailable(err) {
+		return []string{"the database cannot be asked"}
+	}
+	return []string{err.Error()}
+}
