@@ -1,0 +1,66 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/oncepay/oncepay/migrations/pgtest"
+)
+
+// These tests run the command as processes of its own: their binary is started again with this variable set, and then
+// is the command, with the race detector if the tests have it.
+const actAs = "ONCEPAY_TEST_ACT_AS"
+
+const (
+	actAsOncepay  = "oncepay"
+	actAsGoParent = "go" // starts oncepay and waits for it, as `go run` does
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(actAs) {
+	case actAsOncepay:
+		os.Exit(run(os.Args[1:]))
+	case actAsGoParent:
+		os.Exit(goRun(os.Args[1:]))
+	}
+	waitTogether()
+	pgtest.Main(m)
+}
+
+// waitTogether runs more tests at once than there are processors, unless told how many: most of their time they wait.
+func waitTogether() {
+	flag.Parse()
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if told {
+		return
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // only for a flag that does not exist
+	}
+}
+
+// goRun is what `go run` is to dev: a parent named go that hands no signal on and says nothing when it is killed. It
+// prints the pid of its child.
+func goRun(args []string) int {
+	program, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	child := exec.Command(program, args...)
+	child.Env = append(os.Environ(), actAs+"="+actAsOncepay)
+	child.Stdout, child.Stderr = os.Stdout, os.Stderr
+	if err := child.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("child", child.Process.Pid)
+	if err := child.Wait(); err != nil {
+		return 1
+	}
+	return 0
+}

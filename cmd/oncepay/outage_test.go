@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/oncepay/oncepay/charges/client"
+	"github.com/oncepay/oncepay/migrations/pgtest"
+)
+
+// awaitUnready waits until the process says that it is not ready, and why.
+func (s service) awaitUnready(why string) {
+	s.t.Helper()
+	await(s.t, patience, s.name+" says why it is not ready", func() error {
+		err := s.ready()
+		if err == nil || !strings.HasPrefix(err.Error(), "503 ") || !strings.Contains(err.Error(), why) {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+}
+
+// Processes may be started before there is a database, and before it has a schema. They wait, say so, and go on by themselves.
+func TestProcessesWaitForTheSchema(t *testing.T) {
+	t.Parallel()
+	d := &deployment{t: t, token: "not_made_yet", box: startSandbox(t)}
+	empty := pgtest.Empty(t)
+	between, through := relayURL(t, empty)
+	between.cut()
+	d.url = through
+	worker, api := d.workerUnready(), d.apiUnready()
+	for _, s := range []service{worker, api} {
+		s.awaitUnready("the database cannot be asked")
+		if a, err := call(http.MethodGet, s.url+"/healthz", "", nil, nil); err != nil || a.status != http.StatusOK {
+			t.Errorf("%s is alive, and says %v, %v", s.name, a, err)
+		}
+	}
+	between.mend(t)
+	for _, s := range []service{worker, api} {
+		s.awaitUnready("run oncepay migrate")
+	}
+
+	d.url = empty
+	expect(t, "migrate", d.oncepay("migrate").must(t), `(?m)^applied 0001_charge$`)
+	expect(t, "migrate again", d.oncepay("migrate").must(t), `^the schema is up to date\n$`)
+	worker.awaitReady()
+	api.awaitReady()
+	d.token = strings.TrimSpace(d.oncepay("keys", "create", "--name=shop", "--role=caller").must(t))
+	key := newKey()
+	if err := d.mustPost(api.url, key, plainCharge).want(http.StatusAccepted); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitStatus(api, key, client.StatusSucceeded)
+}
+
+func TestI8DatabaseAway(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	direct := d.url
+	between, through := relayURL(t, direct)
+	d.url = through
+	api, worker := d.api(), d.worker()
+	before, during := newKey(), newKey()
+	if err := d.mustPost(api.url, before, plainCharge).want(http.StatusAccepted); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitStatus(api, before, client.StatusSucceeded)
+
+	between.cut()
+	a := d.mustPost(api.url, during, plainCharge)
+	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" || member(t, a.body, "code") != "unavailable" {
+		t.Errorf("got %v", a)
+	}
+	api.awaitUnready("the database cannot be asked")
+	worker.awaitUnready("the database cannot be asked")
+	if n := d.count(`SELECT count(*) FROM charge`); n != 1 { // over a connection of the test's own
+		t.Errorf("%d charges", n)
+	}
+
+	between.mend(t)
+	await(t, patience, "the same request is accepted", func() error {
+		a, err := d.post(api.url, during, plainCharge)
+		return errors.Join(err, a.want(http.StatusAccepted))
+	})
+	d.awaitStatus(api, during, client.StatusSucceeded)
+	api.awaitReady()
+	worker.awaitReady()
+	if all, succeeded := d.box.ledger().payments(during); all != 1 || succeeded != 1 {
+		t.Errorf("%d payments, %d succeeded", all, succeeded)
+	}
+	for _, s := range []service{api, worker} {
+		if s.hasEnded() {
+			t.Errorf("%s ended", s.name)
+		}
+	}
+}

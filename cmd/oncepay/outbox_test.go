@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/oncepay/oncepay/charges/client"
+)
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	api := d.api()
+	var keys, ids []string
+	for range 3 {
+		key := newKey()
+		a := d.mustPost(api.url, key, plainCharge)
+		keys, ids = append(keys, key), append(ids, fmt.Sprint(member(t, a.body, "id")))
+	}
+	jobs := func() int { return d.count(`SELECT count(*) FROM river_job WHERE kind = 'charge_send'`) }
+	outbox := func(args ...string) string { return d.oncepay(append([]string{"outbox"}, args...)...).must(t) }
+
+	expect(t, "all live", outbox("replay"), `(?m)^live +3 `, `(?m)^0 jobs would be written\. Nothing was changed`)
+
+	if _, err := d.pool.Exec(t.Context(), `DELETE FROM river_job WHERE args->>'charge_id' <> $1`, ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "list", outbox("list"), `(?m)^`+ids[0]+` +charge.* available `, `(?m)^`+ids[1]+` +charge.* never_sent .* none `, `(?m)^`+ids[2]+` +charge.* none `)
+	if lines := strings.Count(outbox("list", "--charge="+ids[1]), "\n"); lines != 2 {
+		t.Errorf("one charge's list has %d lines", lines)
+	}
+	if more := d.oncepay("outbox", "list", "--limit=2").run(t); more.code != 0 || strings.Count(more.stdout, "\n") != 3 || !strings.Contains(more.stderr, "more") {
+		t.Errorf("a list cut short: %+v", more)
+	}
+
+	expect(t, "dry run", outbox("replay"), `(?m)^live +1 `, `(?m)^never_sent +2 +send$`, `(?m)^2 jobs would be written\. Nothing was changed; --apply does it\.$`)
+	if n := jobs(); n != 1 {
+		t.Fatalf("a dry run left %d jobs", n)
+	}
+	expect(t, "one", outbox("replay", "--apply", "--charge="+ids[1], "--who=night-shift"), `(?m)^1 jobs were written\.$`)
+	expect(t, "none of another caller", outbox("replay", "--apply", "--caller=florist"), `(?m)^0 jobs were written\.$`)
+	expect(t, "the rest", outbox("replay", "--apply"), `(?m)^live +2 `, `(?m)^never_sent +1 `, `(?m)^1 jobs were written\.$`)
+	expect(t, "nothing more", outbox("replay", "--apply"), `(?m)^live +3 `, `(?m)^0 jobs were written\.$`)
+	if n := jobs(); n != 3 {
+		t.Errorf("%d jobs", n)
+	}
+	if n := d.count(`SELECT count(*) FROM replay WHERE actor = 'operator:night-shift' AND enqueued = 1 AND finished_at IS NOT NULL`); n != 1 {
+		t.Errorf("%d audit rows", n)
+	}
+
+	d.worker()
+	for _, key := range keys {
+		d.awaitStatus(api, key, client.StatusSucceeded)
+	}
+	expect(t, "settled", outbox("replay"), `(?m)^settled +3 `, `(?m)^0 jobs would be written`)
+	for _, key := range keys {
+		if n := d.box.ledger().sends(key); n != 1 {
+			t.Errorf("%d requests to Stripe", n)
+		}
+	}
+}
+
+// expect checks that a text has a match for each of the patterns.
+func expect(t *testing.T, what, text string, patterns ...string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		if !regexp.MustCompile(pattern).MatchString(text) {
+			t.Errorf("%s: no match for %s in\n%s", what, pattern, text)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+)
+
+// good is an environment with which every command could start; nothing is listening at its database's address.
+var good = map[string]string{
+	"DATABASE_URL":      "postgres://shop:sesame@127.0.0.1:1/shop",
+	"STRIPE_SECRET_KEY": "sk_test_sesame",
+	"SENDGRID_API_KEY":  "SG.sesame",
+	"RECEIPT_FROM":      "receipts@shop.example",
+	"ONCEPAY_TOKEN":     "sesame",
+}
+
+func TestSettingsThatCannotWork(t *testing.T) {
+	t.Parallel()
+	const create = "charge create --amount=1099 --currency=usd --payment-method=pm_card_visa"
+	for _, tc := range []struct {
+		command string
+		set     string // NAME=value in place of the good one; NAME= leaves it out or empty
+		says    []string
+	}{
+		{"api", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"migrate", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"keys list", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"outbox replay", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"worker", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"worker", "STRIPE_SECRET_KEY=", []string{"missing: --stripe-secret-key (STRIPE_SECRET_KEY)"}},
+		{"worker", "SENDGRID_API_KEY=", []string{"missing: --sendgrid-api-key (SENDGRID_API_KEY)"}},
+		{"worker", "RECEIPT_FROM=", []string{"missing: --receipt-from (RECEIPT_FROM)"}},
+		{"worker --receipt-from= --stripe-secret-key=", "", []string{"missing: --stripe-secret-key (STRIPE_SECRET_KEY), --receipt-from (RECEIPT_FROM)"}},
+		{create, "ONCEPAY_TOKEN=", []string{"missing: --token (ONCEPAY_TOKEN)"}},
+
+		{"api", "DATABASE_URL=postgres://shop:sesame@db:port/shop", []string{"--database-url (DATABASE_URL)", "invalid port"}},
+		{"api", "DATABASE_URL=postgres://shop:open@sesame@db:port/shop", []string{"--database-url (DATABASE_URL)", "invalid port"}},
+		{"worker", "DATABASE_URL=host=db port=x password = sesame", []string{"--database-url (DATABASE_URL)", "invalid port"}},
+		{"migrate", "DATABASE_URL=shop:sesame@db/shop", []string{"--database-url (DATABASE_URL)"}},
+		{"keys list", "DATABASE_URL=postgres://shop:ses%ame@db/shop", []string{"--database-url (DATABASE_URL)"}},
+		{"outbox list", "DATABASE_URL=postgres://db/shop?password=sesame&sslmode=x", []string{"--database-url (DATABASE_URL)", "sslmode"}},
+		{"api", "ONCEPAY_DATABASE_CONNS=1", []string{"--database-conns (ONCEPAY_DATABASE_CONNS)"}},
+
+		{"api", "ONCEPAY_KEY_TTL=1s", []string{"--key-ttl (ONCEPAY_KEY_TTL)"}},
+		{"api", "ONCEPAY_KEY_TTL=tomorrow", []string{"--key-ttl", "ONCEPAY_KEY_TTL"}},
+		{"api", "ONCEPAY_LISTEN=8080", []string{"--listen", "ONCEPAY_LISTEN", "127.0.0.1:8080"}},
+		{"worker", "ONCEPAY_WORKER_LISTEN=127.0.0.1:99999", []string{"--listen", "ONCEPAY_WORKER_LISTEN"}},
+		{"sandbox --listen=here", "", []string{"--listen", "127.0.0.1:8080"}},
+
+		{"worker", "STRIPE_SECRET_KEY=pk_test_sesame", []string{"--stripe-secret-key (STRIPE_SECRET_KEY)", "sk_test_"}},
+		{"dev", "STRIPE_SECRET_KEY=sesame", []string{"--stripe-secret-key (STRIPE_SECRET_KEY)", "sk_test_"}},
+		{"worker", "STRIPE_API_BASE=api.stripe.com", []string{"--stripe-api-base (STRIPE_API_BASE)"}},
+		{"worker --stripe-api-base=http://proxy.example", "STRIPE_SECRET_KEY=sk_live_sesame", []string{"--stripe-api-base (STRIPE_API_BASE)", "https"}},
+		{"worker", "SENDGRID_API_KEY=sesame", []string{"--sendgrid-api-key (SENDGRID_API_KEY)", "SG."}},
+		{"worker", "SENDGRID_API_BASE=https://user:sesame@mail.example", []string{"--sendgrid-api-base (SENDGRID_API_BASE)"}},
+		{"worker", "RECEIPT_FROM=Shop", []string{"--receipt-from (RECEIPT_FROM)"}},
+		{"dev", "RECEIPT_FROM=Shop", []string{"--receipt-from (RECEIPT_FROM)"}},
+		{"worker", "ONCEPAY_STRIPE_KEY_WINDOW=24h", []string{"--stripe-key-window (ONCEPAY_STRIPE_KEY_WINDOW)", "24h"}},
+		{"worker", "ONCEPAY_STRIPE_KEY_WINDOW=0s", []string{"--stripe-key-window (ONCEPAY_STRIPE_KEY_WINDOW)"}},
+		{"worker", "ONCEPAY_STRIPE_RATE=0/s", []string{"--stripe-rate", "ONCEPAY_STRIPE_RATE", "25/s"}},
+		{"worker", "ONCEPAY_STRIPE_RATE=fast", []string{"--stripe-rate", "ONCEPAY_STRIPE_RATE", "25/s"}},
+		{"worker", "ONCEPAY_STRIPE_RATE=NaN", []string{"--stripe-rate", "ONCEPAY_STRIPE_RATE", "25/s"}},
+		{"worker", "ONCEPAY_LOOK_DELAYS=5m,1m", []string{"--look-delays (ONCEPAY_LOOK_DELAYS)", "grow"}},
+		{"worker", "ONCEPAY_LOOK_DELAYS=-1m", []string{"--look-delays (ONCEPAY_LOOK_DELAYS)"}},
+		{"worker", "ONCEPAY_LOOK_DELAYS=soon", []string{"--look-delays", "ONCEPAY_LOOK_DELAYS"}},
+		{"worker", "ONCEPAY_REKEY=maybe", []string{"--rekey (ONCEPAY_REKEY)", "review", "auto"}},
+		{"worker", "ONCEPAY_CONCURRENCY=0", []string{"--concurrency (ONCEPAY_CONCURRENCY)"}},
+
+		{"keys create --name=shop --role=admin", "", []string{"--role", "caller", "operator"}},
+		{"keys create --name= --role=caller", "", []string{"missing: --name"}},
+		{"keys create --name=caf\u00e9 --role=caller", "", []string{"--name"}},
+		{"keys revoke shop", "", []string{"id", "UUID"}},
+		{"outbox list --limit=0", "", []string{"--limit"}},
+		{"outbox replay --since=yesterday", "", []string{"--since"}},
+		{"outbox replay --charge=1", "", []string{"--charge"}},
+		{create + " --key=order-1", "", []string{"--key", "UUID"}},
+		{"charge create --amount=9.99 --currency=usd --payment-method=pm_card_visa", "", []string{"--amount"}},
+		{create, "ONCEPAY_URL=shop.example", []string{"--url (ONCEPAY_URL)", "http"}},
+		{create, "ONCEPAY_TOKEN=open sesame", []string{"--token (ONCEPAY_TOKEN)"}},
+		{"charge get", "", []string{"<id>"}},
+
+		{"", "", []string{"expected one of", "api", "worker"}},
+		{"pay", "", []string{"pay"}},
+		{"api --key=sesame", "", []string{"unknown flag --key"}},
+		{"--log-level=loud migrate", "", []string{"--log-level"}},
+		{"--log-format=xml migrate", "", []string{"--log-format (ONCEPAY_LOG_FORMAT)", "json", "text"}},
+	} {
+		t.Run(strings.TrimSpace(tc.command+" "+tc.set), func(t *testing.T) {
+			t.Parallel()
+			l := oncepayArgs(strings.Fields(tc.command)...)
+			l.env = environment(good, tc.set)
+			r := l.run(t)
+			if r.code != 2 || r.stdout != "" {
+				t.Errorf("exit %d, stdout %q", r.code, r.stdout)
+			}
+			line, rest, _ := strings.Cut(r.stderr, "\n")
+			if rest != "" || !strings.HasPrefix(line, "oncepay: ") {
+				t.Errorf("not one line: %q", r.stderr)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(line, part) {
+					t.Errorf("%q does not say %q", line, part)
+				}
+			}
+			if strings.Contains(r.stderr, "sesame") {
+				t.Errorf("a secret is told: %s", r.stderr)
+			}
+		})
+	}
+}
+
+// environment is base with one variable in another state.
+func environment(base map[string]string, set string) []string {
+	env := []string{set}
+	changed, _, _ := strings.Cut(set, "=")
+	for name, value := range base {
+		if name != changed {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func TestHelpTellsNoSecrets(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"worker", "api", "dev", "charge create"} {
+		l := oncepayArgs(append(strings.Fields(command), "--help")...)
+		l.env = environment(good, "")
+		r := l.run(t)
+		if r.code != 0 || !strings.Contains(r.stdout, "Usage: oncepay "+command) || strings.Contains(r.stdout+r.stderr, "sesame") {
+			t.Errorf("%s: exit %d: %s%s", command, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	for command, flag := range map[string]string{
+		"api --listen": "--listen", "worker --listen": "--listen", "sandbox --listen": "--listen",
+		"dev --listen": "--listen", "dev --listen=127.0.0.1:0 --sandbox-listen": "--sandbox-listen",
+		"dev --listen=127.0.0.1:0 --sandbox-listen=127.0.0.1:0 --worker-listen": "--worker-listen",
+	} {
+		l := oncepayArgs(strings.Fields(command + "=" + address)...)
+		if command, _, _ := strings.Cut(command, " "); command == "dev" {
+			l.args = append(l.args, "--data-dir="+t.TempDir())
+		}
+		l.env = environment(good, "")
+		r := l.run(t)
+		if r.code != 1 || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, flag) ||
+			!strings.Contains(r.stderr, address) || !strings.Contains(r.stderr, "address already in use") {
+			t.Errorf("%s: exit %d: %s", command, r.code, r.stderr)
+		}
+	}
+}
+
+// Whoever cannot reach the database says so and ends; nobody waits for ever, and no password is told.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"migrate --timeout=1s", "keys list", "outbox list", "outbox replay --apply"} {
+		l := oncepayArgs(strings.Fields(command)...)
+		l.env = environment(good, "")
+		r := l.run(t)
+		if r.code != 1 || !strings.Contains(r.stderr, "127.0.0.1:1") || strings.Contains(r.stderr, "sesame") {
+			t.Errorf("%s: exit %d: %s", command, r.code, r.stderr)
+		}
+	}
+}
