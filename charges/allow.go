@@ -40,8 +40,8 @@ var DefaultPolicy = Policy{
 	LookDelays: []time.Duration{0, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour},
 }
 
-// inCall is how long an attempt that nobody saw end may still be in somebody's call: that worker's job is
-// cut at 45 s, and its transport refuses to write a request older than that.
+// inCall is how long an attempt that nobody saw end is left to whoever began it: its request leaves within 45 s or not at
+// all, and is answered in the 25 s after that. Whoever takes over a little early sends the same bytes under the same key.
 const inCall = 60 * time.Second
 
 // inDoubt is how old an attempt must be before an empty list proves that it made no payment: Stripe's lists are
@@ -106,48 +106,79 @@ func Allow(attempts []Attempt, looks []Look, now Clocks, here Account, p Policy)
 		return Permit{Action: ReadClock}
 	}
 
-	if slices.ContainsFunc(open, func(a Attempt) bool { return now.age(a) >= p.Window }) {
-		for _, a := range open {
-			if young := inDoubt - now.age(a); young > 0 {
-				return Permit{Action: WaitFor, Until: now.Database.Add(young)}
-			}
+	past := slices.ContainsFunc(open, func(a Attempt) bool { return now.age(a) >= p.Window })
+	since, stored := doubtful(attempts, last.ProviderKey)
+	switch {
+	case !since.IsZero():
+		return lookAround(open, last, since, stored, looks, now, p)
+	case past:
+		if until := now.provenAt(open); now.Database.Before(until) {
+			return Permit{Action: WaitFor, Until: until}
 		}
 		return Permit{Action: LookFirst, Open: open, Final: true}
+	case anotherKey(open, last.ProviderKey) && !now.Database.Before(latest(looks).Add(inCall)):
+		return Permit{Action: LookFirst, Open: open}
 	}
-	since, stored := doubtful(attempts, last.ProviderKey)
-	if since.IsZero() {
-		return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request, Open: open}
-	}
-	return lookAround(open, last, since, stored, looks, now, p)
+	return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request, Open: open}
 }
 
-// lookAround is for attempts that a re-send cannot settle: Stripe is asked at the policy's delays since then, and
-// nothing is believed absent before the last of them.
+// lookAround is for attempts that a re-send cannot settle: Stripe is asked at the policy's delays since then, a look
+// serving all delays that have passed. What is not found is believed absent only after the last of them, and only of attempts that
+// are old enough; after a failure that Stripe stored it is not believed at all.
 func lookAround(open []Attempt, last Attempt, since time.Time, stored bool, looks []Look, now Clocks, p Policy) Permit {
-	done, latest := 0, time.Time{}
-	for _, l := range looks {
-		if l.Complete && !l.At.Before(since) {
-			done, latest = done+1, l.At
+	final := since.Add(p.LookDelays[len(p.LookDelays)-1])
+	if proven := now.provenAt(open); !stored && proven.After(final) {
+		final = proven
+	}
+	looked := latest(looks)
+	if looked.Before(final) {
+		due := final
+		for _, delay := range p.LookDelays {
+			if d := since.Add(delay); looked.Before(d) && d.Before(due) {
+				due = d
+				break
+			}
 		}
-	}
-	if !stored {
-		done = min(done, len(p.LookDelays)-1)
-	}
-	if done < len(p.LookDelays) {
-		if due := since.Add(p.LookDelays[done]); now.Database.Before(due) {
+		if now.Database.Before(due) {
 			return Permit{Action: WaitFor, Until: due}
 		}
-		// After a stored failure even the last look proves nothing: the attempts stay open under their key.
-		return Permit{Action: LookFirst, Open: open, Final: !stored && done == len(p.LookDelays)-1}
+		return Permit{Action: LookFirst, Open: open, Final: !stored && !now.Database.Before(final)}
 	}
 	switch {
+	case !stored:
+		return Permit{Action: LookFirst, Open: open, Final: true}
 	case !p.Rekey:
 		return Permit{Action: Park, Reason: "stored_failure"}
-	case now.Database.Before(latest.Add(inCall)):
+	case now.Database.Before(looked.Add(inCall)):
 		return Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}
 	default:
 		return Permit{Action: LookFirst, Open: open}
 	}
+}
+
+// latest is when the last complete look was made; zero: there was none.
+func latest(looks []Look) (at time.Time) {
+	for _, l := range looks {
+		if l.Complete {
+			at = l.At
+		}
+	}
+	return at
+}
+
+// anotherKey tells whether an attempt under another key than the present one may have moved money.
+func anotherKey(open []Attempt, key string) bool {
+	return slices.ContainsFunc(open, func(a Attempt) bool { return a.ProviderKey != key })
+}
+
+// provenAt is from when on, by PostgreSQL's clock, an empty list proves that none of the attempts made a payment.
+func (c Clocks) provenAt(open []Attempt) (at time.Time) {
+	for _, a := range open {
+		if t := c.Database.Add(inDoubt - c.age(a)); t.After(at) {
+			at = t
+		}
+	}
+	return at
 }
 
 // idempotencyError is Stripe's type for a key that was used with another request. Trying again cannot help, and a new

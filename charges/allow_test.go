@@ -31,6 +31,7 @@ func TestAllow(t *testing.T) {
 	look := func(after time.Duration, complete bool) Look { return Look{At: start.Add(after), Complete: complete} }
 	rekey := DefaultPolicy
 	rekey.Rekey = true
+	hasty := Policy{Window: DefaultPolicy.Window, LookDelays: []time.Duration{0}}
 
 	for _, tc := range []struct {
 		name     string
@@ -85,7 +86,13 @@ func TestAllow(t *testing.T) {
 		{name: "invalid behind an open one: the next look has its time", attempts: []Attempt{at(0, Unknown), at(time.Minute, Invalid)}, looks: []Look{look(62*time.Second, true)}, database: 90 * time.Second, want: WaitFor,
 			check: func(p Permit) bool { return p.Until.Equal(start.Add(121 * time.Second)) }},
 		{name: "invalid behind an open one: the last look is final", attempts: []Attempt{at(0, Unknown), at(0, Invalid)},
-			looks: []Look{look(time.Second, true), look(time.Minute, true), look(5*time.Minute, true), look(15*time.Minute, true)}, database: 61 * time.Minute, want: LookFirst,
+			looks: []Look{look(time.Second, true), look(2*time.Minute, true), look(6*time.Minute, true), look(16*time.Minute, true)}, database: 61 * time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return p.Final }},
+		{name: "invalid behind an open one: a young one is not believed absent, whatever the delays", attempts: []Attempt{at(0, Unknown), at(0, Invalid)}, database: time.Minute, policy: &hasty, want: LookFirst,
+			check: func(p Permit) bool { return !p.Final }},
+		{name: "invalid behind an open one: nor after that look", attempts: []Attempt{at(0, Unknown), at(0, Invalid)}, looks: []Look{look(time.Minute, true)}, database: 2 * time.Minute, policy: &hasty, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(15 * time.Minute)) }},
+		{name: "invalid behind an open one: until it is old enough", attempts: []Attempt{at(0, Unknown), at(0, Invalid)}, looks: []Look{look(time.Minute, true)}, database: 15 * time.Minute, policy: &hasty, want: LookFirst,
 			check: func(p Permit) bool { return p.Final }},
 		{name: "stored failure: look at once", attempts: []Attempt{at(0, StoredFailure)}, database: 2 * time.Second, want: LookFirst,
 			check: func(p Permit) bool { return !p.Final }},
@@ -97,7 +104,13 @@ func TestAllow(t *testing.T) {
 		{name: "stored failure: a new key right after the last look", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 61*time.Minute + 30*time.Second, policy: &rekey, want: Send,
 			check: func(p Permit) bool { return p.NewKey && p.Request == "amount=1" && len(p.Open) == 1 }},
 		{name: "stored failure: a new key only right after a look", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 2 * time.Hour, policy: &rekey, want: LookFirst},
-		{name: "new key in doubt: the same new key again", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Unknown, key("k2"))}, looks: allLooks(start), database: 63 * time.Minute, policy: &rekey, want: Send,
+		{name: "stored failure, the worker away past the window: one look, which proves nothing", attempts: []Attempt{at(0, StoredFailure)}, database: 40 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return !p.Final }},
+		{name: "stored failure, looked at past the window: still a person", attempts: []Attempt{at(0, StoredFailure)}, looks: []Look{look(40*time.Hour, true)}, database: 40*time.Hour + time.Second, want: Park},
+		{name: "new key in doubt: look before it goes again", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Unknown, key("k2"))}, looks: allLooks(start), database: 63 * time.Minute, policy: &rekey, want: LookFirst,
+			check: func(p Permit) bool { return !p.Final && len(p.Open) == 2 }},
+		{name: "new key not sent for hours: look before it goes again", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, NotSent, key("k2"))}, looks: allLooks(start), database: 7 * time.Hour, policy: &rekey, want: LookFirst},
+		{name: "new key in doubt, just looked: the same new key again", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Unknown, key("k2"))}, looks: append(allLooks(start), look(63*time.Minute, true)), database: 63*time.Minute + time.Second, policy: &rekey, want: Send,
 			check: func(p Permit) bool { return p.Key == "k2" && !p.NewKey }},
 		{name: "new key refused, days later: the old key's age still counts", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Refused, key("k2"))}, looks: allLooks(start), database: 72 * time.Hour, policy: &rekey, want: LookFirst,
 			check: func(p Permit) bool { return p.Final && len(p.Open) == 1 }},

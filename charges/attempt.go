@@ -50,11 +50,21 @@ type Account struct {
 	Livemode bool
 }
 
-// Look is one reading of Stripe's list of payments, for what became of open attempts.
+// Look is one reading of Stripe's list of payments, for what became of open attempts. One that is cut short is gone on with by
+// the next, so that a long list is read to its end.
 type Look struct {
+	ID       int64     // 0: not stored yet
 	At       time.Time // by PostgreSQL's clock
 	Complete bool      // every page was read
 	Seen     int       // payment intents read
-	Found    string    // the id of the payment that is ours; empty: none
+	Found    []string  // the ids of the payments that are ours
 	Error    string    // why it was cut short; empty: it was not
+	Rest     []Window  // what is left to read
+}
+
+// Window is a stretch of Stripe's time whose payments are read, the newest first.
+type Window struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	After string    `json:"after,omitempty"` // the last payment that was read; empty: none yet
 }

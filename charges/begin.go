@@ -26,6 +26,7 @@ type Begun struct {
 	Attempt Attempt       // Send: committed, and to be sent exactly so
 	Wait    time.Duration // WaitFor: from now
 	Clocks  Clocks        // on which this was decided
+	Resume  Look          // LookFirst: the look that was cut short and is to be gone on with; zero: begin a new one
 }
 
 // worker is the actor in the audit trail for all that happens without a person.
@@ -52,7 +53,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 		return Begun{}, err
 	}
 	begun := Begun{Charge: c, Permit: Permit{Action: Nothing}}
-	if !c.Status.Waiting() {
+	if !c.Status.Waiting() || c.PaymentIntent != nil { // a charge that has its payment is never sent again
 		return begun, nil
 	}
 	attempts, looks, err := history(ctx, tx, id)
@@ -79,6 +80,8 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 		if c.Status == Pending {
 			return begun, s.move(ctx, tx, c, Change{To: Processing}, map[string]any{"attempt": begun.Attempt.Number})
 		}
+	case LookFirst:
+		begun.Resume = cutShort(attempts, looks)
 	case WaitFor:
 		begun.Wait = begun.Until.Sub(now)
 	case Park:
@@ -131,6 +134,18 @@ func nextAttempt(c Charge, p Permit, earlier []Attempt, here Here) (Attempt, err
 		}
 	}
 	return a, nil
+}
+
+// cutShort is the look that was left unfinished, if nothing was sent since.
+func cutShort(attempts []Attempt, looks []Look) Look {
+	if len(looks) == 0 {
+		return Look{}
+	}
+	last := looks[len(looks)-1]
+	if last.Complete || len(last.Rest) == 0 || attempts[len(attempts)-1].SentAt.After(last.At) {
+		return Look{}
+	}
+	return last
 }
 
 func expired(c Charge, now time.Time) bool {

@@ -90,11 +90,34 @@ func (s *Service) createRound(ctx context.Context, claims []*claim) (again []*cl
 		taken = nil
 	}
 	for _, c := range claims {
-		if c.err != nil {
-			taken = append(taken, c)
+		switch {
+		case c.err == nil:
+			continue
+		case c.late:
+			if err := s.awaitTwin(ctx, c); err != nil {
+				c.answer = Answer{Err: asKeyInUse(err)}
+				continue
+			}
 		}
+		taken = append(taken, c)
 	}
 	return append(again, s.answerTaken(ctx, taken)...)
+}
+
+// awaitTwin waits until nobody else is accepting a charge under the claim's key. A request that was in time may be in
+// flight while its retry is late; "too late" would make the caller take another key for what is being accepted.
+func (s *Service) awaitTwin(ctx context.Context, c *claim) error {
+	undo := errors.New("nobody else has the key")
+	err := outbox.InTx(ctx, s.pool, "charge.await_twin", func(tx pgx.Tx) error {
+		if _, taken, err := insertCharges(ctx, tx, []*claim{c}); err != nil || len(taken) > 0 {
+			return err
+		}
+		return undo
+	})
+	if errors.Is(err, undo) {
+		return nil
+	}
+	return err
 }
 
 // accept commits charge, key with its answer, event and job of every claim whose key and reference are free, and returns the others.
@@ -188,6 +211,7 @@ type claim struct {
 	fingerprint [32]byte
 	charge      Charge
 	err         error // why it may not become a new charge; a key that was used before is answered all the same
+	late        bool  // err is that its time is over
 	answer      Answer
 }
 
@@ -196,11 +220,12 @@ func newClaim(c CreateCharge) *claim {
 	k.fingerprint = Fingerprint(http.MethodPost, "/charge", k.canonical)
 	k.charge = Charge{Object: "charge", Status: Pending, Request: c.Request, IdempotencyKey: c.Key, Caller: c.Caller}
 	// The rules are for new charges: a key that was used before is answered as it was then, whatever has changed since.
+	if k.charge.ID, k.err = uuid.NewV7(); k.err != nil {
+		return k
+	}
 	if k.err = c.Request.Validate(); k.err == nil {
 		k.err = c.Request.ValidateTime(time.Now())
-	}
-	if k.err == nil {
-		k.charge.ID, k.err = uuid.NewV7()
+		k.late = k.err != nil
 	}
 	return k
 }

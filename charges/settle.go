@@ -14,10 +14,13 @@ import (
 // Settle writes down how an attempt ended and, by compare-and-set, what follows for the charge, with its event and the
 // receipt and its job where the money has moved: all in one transaction. A charge that
 // somebody else has settled meanwhile keeps its state, unless Stripe's word outranks it.
-func (s *Service) Settle(ctx context.Context, a Attempt, r Result) error {
+//
+// A refusal of the request itself ([Invalid]) is final only if nothing of it can have worked before. While another attempt
+// is open the charge is held where it is: Stripe must be looked at first.
+func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	return outbox.InTx(ctx, s.pool, "attempt.settle", func(tx pgx.Tx) error {
+	err = outbox.InTx(ctx, s.pool, "attempt.settle", func(tx pgx.Tx) error {
 		c, _, err := lockCharge(ctx, tx, a.ChargeID)
 		if err != nil {
 			return err
@@ -25,8 +28,16 @@ func (s *Service) Settle(ctx context.Context, a Attempt, r Result) error {
 		if err := endAttempt(ctx, tx, a.ID, r); err != nil {
 			return err
 		}
+		attempts, err := listAttempts(ctx, tx, []uuid.UUID{c.ID})
+		if err != nil {
+			return err
+		}
+		if held = r.Outcome == Invalid && anyOpen(attempts[c.ID]); held {
+			return nil
+		}
 		return s.move(ctx, tx, c, r.Change, map[string]any{"attempt": a.Number, "request_id": r.RequestID})
 	})
+	return held, err
 }
 
 // Looked writes down a look and what it proved of the permit's open attempts: with change set, a payment was found and is
@@ -39,7 +50,7 @@ func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, l Look, ch
 		if err != nil {
 			return err
 		}
-		if err := insertLook(ctx, tx, id, l); err != nil {
+		if err := storeLook(ctx, tx, id, l); err != nil {
 			return err
 		}
 		switch {
@@ -56,6 +67,9 @@ func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, l Look, ch
 	})
 }
 
+// duplicatePayment is the reason of a review that only a person ends: Stripe holds more than one payment for the charge.
+const duplicatePayment = "duplicate_payment"
+
 // move applies a change to a locked charge, and what comes with it. Everything that changes a status goes through here.
 func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, data map[string]any) error {
 	if change.To == "" {
@@ -68,13 +82,17 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 	if change.Payment != "" && c.PaymentIntent != nil && *c.PaymentIntent != change.Payment {
 		// The first payment stays on the charge; that there is a second one is for a person to see.
 		data["payment_intent"] = change.Payment
-		change = Change{To: NeedsReview, Reason: "duplicate_payment"}
+		change = Change{To: NeedsReview, Reason: duplicatePayment}
 	}
 	switch {
 	case c.Status == change.To && change.Payment != "" && c.PaymentIntent == nil:
 		return recordPayment(ctx, tx, c.ID, change.Payment)
-	case !c.Status.MayBecome(change.To):
-		return nil // somebody else has settled it, and their word stands
+	case c.Status == change.To:
+		return nil
+	case !c.Status.MayBecome(change.To), c.Review != nil && c.Review.Reason == duplicatePayment:
+		// Somebody else has settled it, or a person must, and their word stands. What was said is kept for whoever looks.
+		data["status"], data["payment_intent"] = change.To, change.Payment
+		return recordIgnored(ctx, tx, c, worker, data)
 	}
 	moved, err := moveCharge(ctx, tx, c.ID, change, worker, data)
 	if err != nil {

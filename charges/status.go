@@ -27,16 +27,16 @@ func (s Status) Final() bool { return s == Succeeded || s == Failed || s == Canc
 func (s Status) Waiting() bool { return s == Pending || s == Processing }
 
 // transitions is the one table of what may follow what. A charge that failed or was canceled can still be found to have
-// succeeded, because Stripe's word that money moved outranks ours; one that succeeded can only need a person, when
-// a second payment for it appears.
+// succeeded, because Stripe's word that money moved outranks ours; any can need a person, when a second payment for it
+// appears.
 var transitions = map[Status][]Status{
 	Pending:         {Processing, Canceled},
 	Processing:      {RequiresAction, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	RequiresAction:  {Processing, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	RequiresCapture: {Succeeded, Canceled, NeedsReview},
 	NeedsReview:     {Processing, RequiresAction, RequiresCapture, Succeeded, Failed, Canceled},
-	Failed:          {Succeeded},
-	Canceled:        {Succeeded},
+	Failed:          {Succeeded, NeedsReview},
+	Canceled:        {Succeeded, NeedsReview},
 	Succeeded:       {NeedsReview},
 }
 

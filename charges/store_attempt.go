@@ -53,7 +53,7 @@ func listAttempts(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UU
 }
 
 const listLooksSQL = `
-SELECT charge_id, looked_at, complete, seen, coalesce(found, ''), coalesce(error, '')
+SELECT charge_id, id, looked_at, complete, seen, coalesce(string_to_array(found, ' '), '{}'), coalesce(error, ''), rest
   FROM look
  WHERE charge_id = ANY ($1) AND operation = 'charge'
  ORDER BY charge_id, id`
@@ -64,14 +64,17 @@ func listLooks(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UUID]
 	if err != nil {
 		return nil, fmt.Errorf("list looks: %w", err)
 	}
+	defer rows.Close()
 	looks := map[uuid.UUID][]Look{}
-	var id uuid.UUID
-	var l Look
-	_, err = pgx.ForEachRow(rows, []any{&id, &l.At, &l.Complete, &l.Seen, &l.Found, &l.Error}, func() error {
+	for rows.Next() {
+		var id uuid.UUID
+		var l Look
+		if err := rows.Scan(&id, &l.ID, &l.At, &l.Complete, &l.Seen, &l.Found, &l.Error, &l.Rest); err != nil {
+			return nil, fmt.Errorf("list looks: %w", err)
+		}
 		looks[id] = append(looks[id], l)
-		return nil
-	})
-	if err != nil {
+	}
+	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("list looks: %w", err)
 	}
 	return looks, nil
@@ -90,11 +93,11 @@ func insertAttempt(ctx context.Context, tx pgx.Tx, a Attempt) error {
 	return nil
 }
 
-// An attempt ends once; one that a look has settled stays as the look left it.
+// An attempt ends once; one that a look has settled stays as the look left it, unless Stripe's own answer comes after all.
 const endAttemptSQL = `
 UPDATE attempt
    SET ended_at = clock_timestamp(), outcome = $2, code = nullif($3, ''), http_status = nullif($4, 0), request_id = nullif($5, '')
- WHERE id = $1 AND outcome IS NULL`
+ WHERE id = $1 AND (outcome IS NULL OR $2 = 'answered')`
 
 func endAttempt(ctx context.Context, tx pgx.Tx, id uuid.UUID, r Result) error {
 	if _, err := tx.Exec(ctx, endAttemptSQL, id, r.Outcome, r.Code, r.HTTPStatus, r.RequestID); err != nil {
@@ -121,12 +124,28 @@ func closeAttempts(ctx context.Context, tx pgx.Tx, open []Attempt, outcome Outco
 }
 
 const insertLookSQL = `
-INSERT INTO look (charge_id, operation, complete, seen, found, error)
-VALUES ($1, 'charge', $2, $3, nullif($4, ''), nullif($5, ''))`
+INSERT INTO look (charge_id, operation, complete, seen, found, error, rest)
+VALUES ($1, 'charge', $2, $3, nullif(array_to_string($4::text[], ' '), ''), nullif($5, ''), $6)`
 
-func insertLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
-	if _, err := tx.Exec(ctx, insertLookSQL, charge, l.Complete, l.Seen, l.Found, l.Error); err != nil {
-		return fmt.Errorf("insert look for charge %s: %w", charge, err)
+const continueLookSQL = `
+UPDATE look
+   SET looked_at = clock_timestamp(), complete = $2, seen = $3, found = nullif(array_to_string($4::text[], ' '), ''),
+       error = nullif($5, ''), rest = $6
+ WHERE id = $7 AND charge_id = $1 AND NOT complete`
+
+// storeLook writes down a look, in the row of the one that it goes on with.
+func storeLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
+	var rest *[]Window
+	if len(l.Rest) > 0 {
+		rest = &l.Rest
+	}
+	args := []any{charge, l.Complete, l.Seen, l.Found, l.Error, rest}
+	sql := insertLookSQL
+	if l.ID != 0 {
+		sql, args = continueLookSQL, append(args, l.ID)
+	}
+	if _, err := tx.Exec(ctx, sql, args...); err != nil {
+		return fmt.Errorf("store look for charge %s: %w", charge, err)
 	}
 	return nil
 }
@@ -140,7 +159,8 @@ WITH before AS (
     UPDATE charge c
        SET status = $3::text, payment_intent = coalesce(c.payment_intent, nullif($4, '')),
            failure_code = $5, decline_code = $6, failure_message = $7, advice = $8,
-           review_reason = nullif($9, ''), updated_at = clock_timestamp()
+           review_reason = nullif($9, ''), updated_at = clock_timestamp(),
+           reference_freed = c.reference_freed OR $3 IN ('failed', 'canceled')
       FROM before b
      WHERE c.id = b.id AND c.status = b.status
     RETURNING c.id, b.status AS was
@@ -166,6 +186,22 @@ func moveCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID, change Change, act
 		return false, fmt.Errorf("move charge %s to %s: %w", id, change.To, err)
 	}
 	return tag.RowsAffected() == 1, nil
+}
+
+// ignoreSQL leaves a trace of what Stripe said and the charge did not follow.
+const ignoreSQL = `
+INSERT INTO charge_event (charge_id, type, from_status, to_status, actor, data)
+VALUES ($1, 'payment.ignored', $2, $2, $3, $4)`
+
+func recordIgnored(ctx context.Context, tx pgx.Tx, c Charge, actor string, data map[string]any) error {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode event: %w", err)
+	}
+	if _, err := tx.Exec(ctx, ignoreSQL, c.ID, c.Status, actor, encoded); err != nil {
+		return fmt.Errorf("record what charge %s did not follow: %w", c.ID, err)
+	}
+	return nil
 }
 
 // recordPayment notes the PaymentIntent of a charge whose status it does not change.

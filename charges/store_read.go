@@ -72,7 +72,7 @@ func findCharge(ctx context.Context, db querier, id uuid.UUID) (Charge, error) {
 // findReference returns the charge that holds a caller's reference.
 func findReference(ctx context.Context, db querier, caller, reference string) (Charge, error) {
 	c, err := scanCharge(db.QueryRow(ctx, selectCharge+`
- WHERE c.caller = $1 AND c.reference = $2 AND c.status NOT IN ('failed', 'canceled')`, caller, reference))
+ WHERE c.caller = $1 AND c.reference = $2 AND NOT c.reference_freed`, caller, reference))
 	if err != nil {
 		return c, fmt.Errorf("find charge by reference: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 // thousand of them cost the database no more than one.
 const watchEvery = 100 * time.Millisecond
 
-// Wait returns the charge once it waits for no worker any more, or as it is when ctx ends. Only ctx bounds the wait.
+// Wait returns the charge once it waits for no worker any more, or as it is when ctx ends, read after that.
 func (s *Service) Wait(ctx context.Context, caller string, id uuid.UUID) (Charge, error) {
 	settled, stop := s.watch.add(id)
 	defer stop()

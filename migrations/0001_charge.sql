@@ -10,6 +10,7 @@ CREATE TABLE charge (
     amount              bigint NOT NULL CHECK (amount > 0),
     currency            text NOT NULL CHECK (currency ~ '^[a-z]{3}$'),
     reference           text CHECK (reference <> ''),
+    reference_freed     boolean NOT NULL DEFAULT false,
     send_before         timestamptz,
     status              text NOT NULL CHECK (status IN ('pending', 'processing', 'requires_action',
                             'requires_capture', 'succeeded', 'failed', 'canceled', 'needs_review')),
@@ -42,9 +43,11 @@ COMMENT ON COLUMN charge.failure_message IS 'null unless a payment was refused; 
 COMMENT ON COLUMN charge.advice          IS 'null unless a payment was refused: what the caller may do about it';
 COMMENT ON COLUMN charge.review_reason   IS 'null unless a person must decide';
 
--- A caller's order is charged by one charge at a time: another may start only when no earlier one can succeed.
+COMMENT ON COLUMN charge.reference_freed IS 'the charge has failed or was canceled, so that another may carry its reference: for good, even if it is found to have succeeded after all';
+
+-- A caller's order is charged by one charge at a time: another may start only when no earlier one is open or has succeeded.
 CREATE UNIQUE INDEX charge_reference ON charge (caller, reference)
-    WHERE reference IS NOT NULL AND status NOT IN ('failed', 'canceled');
+    WHERE reference IS NOT NULL AND NOT reference_freed;
 CREATE INDEX charge_by_caller ON charge (caller, id);
 CREATE INDEX charge_unfinished ON charge (id) WHERE status NOT IN ('succeeded', 'failed', 'canceled');
 

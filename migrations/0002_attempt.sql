@@ -38,11 +38,15 @@ CREATE TABLE look (
     complete   boolean NOT NULL,
     seen       integer NOT NULL CHECK (seen >= 0),
     found      text CHECK (found <> ''),
-    error      text CHECK (error <> '')
+    error      text CHECK (error <> ''),
+    rest       jsonb,
+
+    CONSTRAINT look_complete_leaves_no_rest CHECK (NOT complete OR rest IS NULL)
 );
 
 COMMENT ON COLUMN look.complete IS 'every page was read; only then does "none found" mean anything';
 COMMENT ON COLUMN look.seen     IS 'payment intents read';
 COMMENT ON COLUMN look.found    IS 'null: none of them was ours';
 COMMENT ON COLUMN look.error    IS 'null: the look was not cut short';
+COMMENT ON COLUMN look.rest     IS 'null: nothing is left to read; else where the next look goes on';
 CREATE INDEX look_by_charge ON look (charge_id, id);

@@ -3,6 +3,7 @@ package outbox
 import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 )
 
 // The queues. Receipts and upkeep have queues of their own, so that neither waits behind a backlog of payments.
@@ -55,9 +56,7 @@ type ExpireKeys struct {
 func (ExpireKeys) Kind() string { return "keys_expire" }
 
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
-func (ExpireKeys) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3}
-}
+func (ExpireKeys) InsertOpts() river.InsertOpts { return upkeep }
 
 // Sweep gives a live job to everything that waits without one.
 type Sweep struct {
@@ -68,6 +67,9 @@ type Sweep struct {
 func (Sweep) Kind() string { return "outbox_sweep" }
 
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
-func (Sweep) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3}
-}
+func (Sweep) InsertOpts() river.InsertOpts { return upkeep }
+
+// upkeep lets a periodic job that takes longer than its period have no second one beside it.
+var upkeep = river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3, UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
+	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRetryable, rivertype.JobStateRunning, rivertype.JobStateScheduled,
+}}}

@@ -55,7 +55,7 @@ func (f fixture) send(t *testing.T, id uuid.UUID, r charges.Result) {
 	if err != nil || b.Action != charges.Send {
 		t.Fatalf("begin: %q, %v", b.Action, err)
 	}
-	if err := f.src.Settle(t.Context(), b.Attempt, r); err != nil {
+	if _, err := f.src.Settle(t.Context(), b.Attempt, r); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Class says, for the operator's counts, where a piece of work stands. The charges package decides it.
 type Class string
 
-// The classes. Those from NeverSent to ReceiptWaiting want a job; the others do not.
+// The classes. Those from NeverSent to ReceiptSending want a job; the others do not.
 const (
 	NeverSent      Class = "never_sent"        // nothing has left for Stripe: send
 	InWindow       Class = "inside_window"     // the same key again is safe: Stripe remembers it
@@ -44,6 +44,7 @@ type Filter struct {
 	Until     time.Time   `json:"until,omitzero"`    // charges created before it
 	Caller    string      `json:"caller,omitempty"`  // charges of this caller
 	ChargeIDs []uuid.UUID `json:"charges,omitempty"` // these charges only
+	Wanting   bool        `json:"-"`                 // only what may want a job
 }
 
 // Lock says what [Source.Unfinished] does to the rows it returns.
@@ -63,6 +64,6 @@ type Source interface {
 	// With a lock it holds the charges' rows until tx ends, so that nobody else can enqueue for them meanwhile.
 	Unfinished(ctx context.Context, tx pgx.Tx, f Filter, after uuid.UUID, limit int, lock Lock) (items []Item, last uuid.UUID, err error)
 
-	// CountSettled counts the charges that want nothing any more.
+	// CountSettled counts the charges that want nothing any more, up to a million.
 	CountSettled(ctx context.Context, tx pgx.Tx, f Filter) (int64, error)
 }

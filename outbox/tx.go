@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -67,12 +68,19 @@ func inTxOnce(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error)
 		// An error that PostgreSQL itself reports is its word that nothing was committed. "conn closed" claims to be safe to
 		// retry and is not: pgx says so, too, of a connection that broke while COMMIT's answer was awaited.
 		notSent := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
-		if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) || errors.Is(err, pgx.ErrTxCommitRollback) || notSent {
+		if refusedByServer(err) || errors.Is(err, pgx.ErrTxCommitRollback) || notSent {
 			return fmt.Errorf("commit %s: %w", name, err)
 		}
 		return fmt.Errorf("commit %s: %w: %w", name, ErrInDoubt, err)
 	}
 	return nil
+}
+
+// refusedByServer tells whether PostgreSQL reported the error. A pooler in between reports as one of class 08 that it lost
+// the server, and a server that is shut down may have committed before.
+func refusedByServer(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && !strings.HasPrefix(pgErr.Code, "08") && !strings.HasPrefix(pgErr.Code, "57P")
 }
 
 // runAgain tells whether PostgreSQL ended the transaction for the sake of others, having kept nothing of it.

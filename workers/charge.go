@@ -24,7 +24,6 @@ const (
 	// steps bounds how often one run of a job asks what is allowed: read the clock, look, send, look.
 	steps = 5
 
-	shortWait = 2 * time.Second // a wait that is not worth giving the job back for
 	downWait  = 15 * time.Second
 	brokeWait = 30 * time.Second
 )
@@ -102,17 +101,7 @@ func (w *chargeWorker) ready(ctx context.Context) time.Duration {
 	if _, _, err := w.probe.State(); err != nil {
 		return jitter(downWait)
 	}
-	for {
-		wait := w.pace.Take()
-		if wait == 0 || wait > shortWait {
-			return wait
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return wait
-		}
-	}
+	return w.pace.takeSoon(ctx)
 }
 
 // send makes the one call that Begin allowed, and writes down what came of it. The job's cancellation does not reach the
@@ -120,12 +109,15 @@ func (w *chargeWorker) ready(ctx context.Context) time.Duration {
 func (w *chargeWorker) send(ctx context.Context, begun charges.Begun, began time.Time) (done bool, wait time.Duration, err error) {
 	call := transport.WithNotAfter(context.WithoutCancel(ctx), began.Add(notAfter))
 	payment, reply, callErr := w.gateway.Send(call, begun.Attempt)
-	answer := Answer{Payment: payment, Reply: reply, Err: callErr, OthersOpen: len(begun.Open) > 0}
+	answer := Answer{Payment: payment, Reply: reply, Err: callErr}
 	if isForbidden(callErr) {
 		answer.ProbeErr = w.probe.Read(call)
 	}
 	d := Decide(answer)
-	err = w.charges.Settle(ctx, begun.Attempt, d.Result)
+	held, err := w.charges.Settle(ctx, begun.Attempt, d.Result)
+	if held {
+		d.Verdict, d.Change = GoOn, charges.Change{}
+	}
 	w.report(begun, d, callErr, time.Since(began), err)
 	if err != nil {
 		return true, 0, err
@@ -142,7 +134,7 @@ func (w *chargeWorker) send(ctx context.Context, begun charges.Begun, began time
 			w.pace.Hold(max(d.RetryAfter, time.Second))
 		}
 		return false, wait, nil
-	case Misconfigured, ProviderDown:
+	case Misconfigured, ProviderDown, InDoubt:
 		w.probe.Doubt()
 	}
 	return false, backoff(begun.Attempt.Number), nil

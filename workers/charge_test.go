@@ -355,8 +355,14 @@ func TestAdoptedPastTheWindow(t *testing.T) {
 	if n := r.count(`SELECT count(*) FROM look WHERE complete AND seen > 250`); n != 1 {
 		t.Errorf("%d complete looks over all pages, want 1", n)
 	}
-	if n := r.count(`SELECT count(*) FROM look WHERE NOT complete`); n != 1 {
-		t.Errorf("%d looks that were cut short, want 1", n)
+	cut := 0
+	for _, q := range r.sandbox.Ledger().Requests {
+		if q.Fault == sandbox.Truncate {
+			cut++
+		}
+	}
+	if cut != 1 {
+		t.Errorf("%d pages were cut short, want 1", cut)
 	}
 }
 
@@ -469,4 +475,34 @@ func TestClockJumpsBeforeTheAttempt(t *testing.T) {
 	r.start()
 	r.awaitStatus(id, charges.Succeeded)
 	r.wantPayments(id, 1)
+}
+
+// I6: waiting charges are taken up at once when a worker starts, and a job that is cancelled while it reads the account does not
+// stop the others.
+func TestStartsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	id := r.create()
+	r.start()
+	if _, _, err := r.workers.probe.State(); err != nil {
+		t.Errorf("the workers started without knowing their account: %v", err)
+	}
+	r.awaitStatus(id, charges.Succeeded)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.workers.probe.here(gone, true); err != nil {
+		t.Errorf("a cancelled job's reading: %v", err)
+	}
+	if err := r.workers.Ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A payment that failed without a code fails its charge all the same.
+func TestFailureWithoutCode(t *testing.T) {
+	t.Parallel()
+	change := ChangeFor(charges.Payment{ID: "pi_1", Status: "requires_payment_method", Failure: &charges.Failure{Advice: charges.NewPaymentMethod}})
+	if change.To != charges.Failed || change.Failure.Code != "payment_failed" {
+		t.Errorf("%+v", change.Failure)
+	}
 }

@@ -2,8 +2,9 @@ package workers
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oncepay/oncepay/charges"
@@ -23,7 +24,7 @@ const (
 )
 
 // look reads Stripe's list of payments around the open attempts and writes down what it saw. Only a list that was read
-// to its end proves anything; one that was not is recorded as such and tried again.
+// to its end proves anything; one that was cut short is gone on with.
 func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time.Duration, err error) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound)
 	defer cancel()
@@ -36,54 +37,73 @@ func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time
 	w.metrics.look(l)
 	w.log.Info("charge.look", "charge_id", begun.Charge.ID, "complete", l.Complete, "seen", l.Seen, "found", l.Found,
 		"status", change.To, "reason", change.Reason, "error", l.Error)
-	if err != nil || l.Complete {
+	switch {
+	case err != nil || l.Complete:
 		return 0, err
+	case l.Seen > begun.Resume.Seen:
+		return time.Second, nil // it was long, and is getting on
 	}
 	w.probe.Doubt()
 	return jitter(downWait), nil
 }
 
-// readAround reads every payment in the windows of the open attempts, and picks those that name the charge's key.
-func (w *chargeWorker) readAround(ctx context.Context, begun charges.Begun) (charges.Look, []charges.Payment) {
-	var l charges.Look
-	var ours []charges.Payment
-	key := begun.Charge.IdempotencyKey.String()
-	for _, window := range windows(begun.Open, begun.Clocks) {
-		window.Customer = begun.Charge.Customer
-		for payment, err := range w.gateway.List(ctx, window) {
+// readAround reads the payments in the windows of the open attempts, from where the look before was cut short, and picks
+// those that name the charge's key.
+func (w *chargeWorker) readAround(ctx context.Context, begun charges.Begun) (l charges.Look, ours []charges.Payment) {
+	l = begun.Resume
+	l.Error = ""
+	if l.ID == 0 {
+		l.Rest = windows(begun.Open, begun.Clocks)
+	}
+	for _, id := range l.Found {
+		payment, err := w.gateway.Retrieve(ctx, id)
+		if err != nil {
+			return w.cutShort(l, err), nil
+		}
+		ours = append(ours, payment)
+	}
+	for len(l.Rest) > 0 {
+		window := &l.Rest[0]
+		query := stripe.Query{From: window.From, To: window.To, After: window.After, Customer: begun.Charge.Customer, Before: w.pace.Wait}
+		for payment, err := range w.gateway.List(ctx, query) {
 			if err != nil {
-				l.Error = err.Error()
-				return l, nil
+				return w.cutShort(l, err), nil
 			}
 			l.Seen++
-			if payment.Key == key {
+			window.After = payment.ID
+			if payment.Key == begun.Charge.IdempotencyKey.String() {
+				l.Found = append(l.Found, payment.ID)
 				ours = append(ours, payment)
 			}
 		}
+		l.Rest = l.Rest[1:]
 	}
-	l.Complete = true
-	ids := make([]string, len(ours))
-	for i, p := range ours {
-		ids[i] = p.ID
-	}
-	l.Found = strings.Join(ids, " ")
+	l.Complete, l.Rest = true, nil
 	return l, ours
+}
+
+func (w *chargeWorker) cutShort(l charges.Look, err error) charges.Look {
+	if e := (*stripe.Error)(nil); errors.As(err, &e) && e.HTTPStatus == http.StatusTooManyRequests {
+		w.pace.Hold(max(e.RetryAfter, time.Second))
+	}
+	l.Error = err.Error()
+	return l
 }
 
 // windows are the stretches of Stripe's time in which the attempts' payments must have been created, those that
 // overlap made one. Where one of the two clocks was set since an attempt, its date says little, and the stretch goes on until now.
-func windows(open []charges.Attempt, now charges.Clocks) []stripe.Query {
-	var each []stripe.Query
+func windows(open []charges.Attempt, now charges.Clocks) []charges.Window {
+	var each []charges.Window
 	for _, a := range open {
 		first, last := a.StripeSentAt, a.StripeSentAt
 		drift := now.Stripe.Sub(a.StripeSentAt) - now.Database.Sub(a.SentAt)
 		if drift.Abs() > clockDrift {
 			first, last = earlier(first, now.Stripe), later(last, now.Stripe)
 		}
-		each = append(each, stripe.Query{From: first.Add(-lookBefore), To: last.Add(lookAfter)})
+		each = append(each, charges.Window{From: first.Add(-lookBefore), To: last.Add(lookAfter)})
 	}
-	slices.SortFunc(each, func(a, b stripe.Query) int { return a.From.Compare(b.From) })
-	var merged []stripe.Query
+	slices.SortFunc(each, func(a, b charges.Window) int { return a.From.Compare(b.From) })
+	var merged []charges.Window
 	for _, w := range each {
 		if n := len(merged); n > 0 && !w.From.After(merged[n-1].To) {
 			merged[n-1].To = later(merged[n-1].To, w.To)

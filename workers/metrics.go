@@ -51,5 +51,5 @@ func (m *Metrics) attempt(verdict string, took time.Duration) {
 }
 
 func (m *Metrics) look(l charges.Look) {
-	m.looks.WithLabelValues(strconv.FormatBool(l.Complete), strconv.FormatBool(l.Found != "")).Inc()
+	m.looks.WithLabelValues(strconv.FormatBool(l.Complete), strconv.FormatBool(len(l.Found) > 0)).Inc()
 }

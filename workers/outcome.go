@@ -25,11 +25,10 @@ const (
 
 // Answer is all that is known when a call has ended.
 type Answer struct {
-	Payment    charges.Payment // with a nil Err
-	Reply      stripe.Reply
-	Err        error
-	OthersOpen bool  // earlier attempts of this operation are open
-	ProbeErr   error // with a 403: what a read of our own account said just after
+	Payment  charges.Payment // with a nil Err
+	Reply    stripe.Reply
+	Err      error
+	ProbeErr error // with a 403: what a read of our own account said just after
 }
 
 // Decision is what [Decide] makes of an answer.
@@ -84,29 +83,23 @@ func decideError(a Answer, e *stripe.Error) Decision {
 		}
 		return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Answered, Change: change}}
 	case e.HTTPStatus == http.StatusBadRequest || e.HTTPStatus == http.StatusPaymentRequired || e.HTTPStatus == http.StatusNotFound:
-		return decideInvalid(a, e)
+		return decideInvalid(e)
 	}
 	return Decision{Verdict: InDoubt, Result: charges.Result{Outcome: charges.Unknown}}
 }
 
-// decideInvalid is for a request that can never work. That is final only if nothing of it can have worked before: while
-// an earlier attempt is open, Stripe must be looked at first.
-func decideInvalid(a Answer, e *stripe.Error) Decision {
-	code := e.Code
-	if code == "" {
-		code = "invalid_request"
-	}
-	result := charges.Result{Outcome: charges.Invalid, Code: code}
-	if a.OthersOpen {
-		return Decision{Verdict: GoOn, Result: result}
-	}
+// decideInvalid is for a request that can never work. Whether that is final is for [charges.Service.Settle] to say: an earlier
+// attempt may have worked.
+func decideInvalid(e *stripe.Error) Decision {
 	failure := stripe.Failure(e)
-	failure.Code = code
-	result.Change = charges.Change{To: charges.Failed, Failure: failure}
-	if e.Payment != nil {
-		result.Payment = e.Payment.ID
+	if e.Code == "" {
+		failure.Code = "invalid_request"
 	}
-	return Decision{Verdict: Done, Result: result}
+	change := charges.Change{To: charges.Failed, Failure: failure}
+	if e.Payment != nil {
+		change.Payment = e.Payment.ID
+	}
+	return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Invalid, Code: failure.Code, Change: change}}
 }
 
 // ChangeFor says where a payment takes its charge. The words are Stripe's:
@@ -126,7 +119,7 @@ func ChangeFor(p charges.Payment) charges.Change {
 		change.To = charges.Canceled
 	case "requires_payment_method":
 		change.To, change.Failure = charges.Failed, p.Failure
-		if change.Failure == nil {
+		if change.Failure == nil || change.Failure.Code == "" {
 			change.Failure = &charges.Failure{Code: "payment_failed", Advice: charges.NewPaymentMethod}
 		}
 	default:

@@ -20,7 +20,6 @@ func TestDecide(t *testing.T) {
 		return Answer{Payment: charges.Payment{ID: "pi_1", Status: status}, Reply: stripe.Reply{HTTPStatus: 200, RequestID: "req_1"}}
 	}
 	failed := func(e stripe.Error) Answer { return Answer{Err: fmt.Errorf("call: %w", &e)} }
-	open := func(a Answer) Answer { a.OthersOpen = true; return a }
 	decline := stripe.Error{Type: "card_error", Code: "card_declined", DeclineCode: "stolen_card", HTTPStatus: 402, Payment: &charges.Payment{ID: "pi_2"}}
 	invalid := stripe.Error{Type: "invalid_request_error", Code: "amount_too_small", HTTPStatus: 400}
 	forbidden := failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 403})
@@ -44,10 +43,8 @@ func TestDecide(t *testing.T) {
 		{"not confirmed", payment("requires_confirmation"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
 		{"a status that is not known", payment("frozen"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
 		{"declined", failed(decline), Done, charges.Answered, charges.Failed, "card_declined"},
-		{"declined while an earlier attempt is open", open(failed(decline)), Done, charges.Answered, charges.Failed, "card_declined"},
 		{"invalid", failed(invalid), Done, charges.Invalid, charges.Failed, "amount_too_small"},
 		{"invalid without a code", failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 404}), Done, charges.Invalid, charges.Failed, "invalid_request"},
-		{"invalid while an earlier attempt is open", open(failed(invalid)), GoOn, charges.Invalid, "", "amount_too_small"},
 		{"idempotency error", failed(stripe.Error{Type: "idempotency_error", HTTPStatus: 400}), Done, charges.Refused, charges.NeedsReview, "idempotency_error"},
 		{"key in use", failed(stripe.Error{Type: "invalid_request_error", Code: "idempotency_key_in_use", HTTPStatus: 409}), RetryLater, charges.Refused, "", "idempotency_key_in_use"},
 		{"lock timeout", failed(stripe.Error{Type: "invalid_request_error", Code: "lock_timeout", HTTPStatus: 429}), RetryLater, charges.Refused, "", "lock_timeout"},
@@ -155,6 +152,9 @@ func TestDecideReceipt(t *testing.T) {
 	answer := func(status int, after time.Duration) error {
 		return fmt.Errorf("send: %w", &sendgrid.Error{HTTPStatus: status, Message: "m", RetryAfter: after})
 	}
+	foreign := func(status int, after time.Duration) error {
+		return fmt.Errorf("send: %w", &sendgrid.Error{HTTPStatus: status, Foreign: true, RetryAfter: after})
+	}
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -171,6 +171,11 @@ func TestDecideReceipt(t *testing.T) {
 		{"unavailable", answer(503, 0), charges.ReceiptPending, mailDownWait},
 		{"internal error: it may have been accepted", answer(500, 0), charges.ReceiptUnknown, 0},
 		{"gateway timeout: it may have been accepted", answer(504, 0), charges.ReceiptUnknown, 0},
+		{"not SendGrid's answer", foreign(404, 0), charges.ReceiptPending, mailBrokeWait},
+		{"not SendGrid's 400", foreign(400, 0), charges.ReceiptPending, mailBrokeWait},
+		{"not SendGrid's 429", foreign(429, time.Second), charges.ReceiptPending, mailBrokeWait},
+		{"a proxy that asks for time", foreign(429, 2*mailBrokeWait), charges.ReceiptPending, 2 * mailBrokeWait},
+		{"an answer that says nothing: it may have been accepted", fmt.Errorf("send: %w", transport.ErrUnknown), charges.ReceiptUnknown, 0},
 		{"bad request", answer(400, 0), charges.ReceiptFailed, 0},
 		{"too large", answer(413, 0), charges.ReceiptFailed, 0},
 	} {

@@ -1,11 +1,15 @@
 package workers
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
+
+// shortWait is one that is not worth giving a job back for.
+const shortWait = 2 * time.Second
 
 // Pace bounds how fast we call a provider: a token bucket at the configured rate, held back altogether for as long as the
 // provider asked for. Safe for concurrent use.
@@ -37,11 +41,42 @@ func (p *Pace) Take() time.Duration {
 	return delay
 }
 
+// takeSoon takes a token as Take does, but waits out short waits in place. A wait that is still due is returned: a long one, or
+// what was left of a short one when ctx ended.
+func (p *Pace) takeSoon(ctx context.Context) time.Duration {
+	for {
+		wait := p.Take()
+		if wait == 0 || wait > shortWait {
+			return wait
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return wait
+		}
+	}
+}
+
 // Hold makes everybody wait: the provider said that we are too fast.
 func (p *Pace) Hold(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if until := time.Now().Add(d); until.After(p.heldUntil) {
 		p.heldUntil = until
+	}
+}
+
+// Wait returns when a call may be made, and has then used up its token, or ctx's error.
+func (p *Pace) Wait(ctx context.Context) error {
+	for {
+		wait := p.Take()
+		if wait == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }

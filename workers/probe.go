@@ -66,7 +66,8 @@ func (p *Probe) Doubt() {
 
 // Read asks Stripe now.
 func (p *Probe) Read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeBound)
+	// What is learned is for all workers, so a job that is cancelled must not make it an outage.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeBound)
 	defer cancel()
 	account, _, err := p.gateway.Probe(ctx)
 
@@ -98,6 +99,7 @@ func (p *Probe) State() (account charges.Account, since time.Time, err error) {
 func (p *Probe) here(ctx context.Context, fresh bool) (charges.Here, error) {
 	if fresh {
 		if err := p.Read(ctx); err != nil {
+			p.Doubt()
 			return charges.Here{}, err
 		}
 	}

@@ -27,7 +27,7 @@ type receiptWorker struct {
 
 // Work claims the receipt, sends it and settles the claim. A kill in between leaves the claim, which becomes unknown.
 func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendReceipt]) error {
-	if wait := w.pace.Take(); wait > 0 {
+	if wait := w.pace.takeSoon(ctx); wait > 0 {
 		return river.JobSnooze(wait)
 	}
 	id, began := job.Args.ChargeID, time.Now()
@@ -69,7 +69,9 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 }
 
 func (w *receiptWorker) report(id any, r charges.ReceiptResult, took time.Duration, settleErr error) {
-	w.metrics.receipts.WithLabelValues(string(r.Status)).Inc()
+	if settleErr == nil {
+		w.metrics.receipts.WithLabelValues(string(r.Status)).Inc()
+	}
 	level := slog.LevelInfo
 	if r.Status != charges.ReceiptSent {
 		level = slog.LevelWarn
@@ -90,7 +92,8 @@ const (
 
 // DecideReceipt maps SendGrid's answer to what is known of the mail: sent; surely not sent, and to be tried
 // after wait; refused for good; or unknown, which is never tried again by itself.
-// SendGrid answers 401 also for an account without credits, so that is an outage of ours, like a broken key.
+// SendGrid answers 401 also for an account without credits, so that is an outage of ours, like a broken key, or a proxy that
+// does not let us through.
 func DecideReceipt(messageID string, err error) (r charges.ReceiptResult, wait time.Duration) {
 	if err == nil {
 		return charges.ReceiptResult{Status: charges.ReceiptSent, MessageID: messageID}, 0
@@ -103,6 +106,9 @@ func DecideReceipt(messageID string, err error) (r charges.ReceiptResult, wait t
 	if !errors.As(err, &e) {
 		r.Status = charges.ReceiptUnknown
 		return r, 0
+	}
+	if e.Foreign {
+		return r, max(e.RetryAfter, mailBrokeWait)
 	}
 	switch e.HTTPStatus {
 	case http.StatusTooManyRequests:

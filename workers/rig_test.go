@@ -73,11 +73,13 @@ func (r *rig) start(key ...string) {
 		r.t.Fatal(err)
 	}
 	r.workers, err = Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
-		StripeRate: 1000, Log: slog.New(slog.NewTextHandler(logTo{r.t}, nil)), Metrics: prometheus.NewRegistry()})
+		StripeRate: 1000, Log: r.logger(), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 }
+
+func (r *rig) logger() *slog.Logger { return slog.New(slog.NewTextHandler(logTo{r.t}, nil)) }
 
 func (r *rig) stop() {
 	r.t.Helper()

@@ -27,6 +27,9 @@ func periodicJobs() []*river.PeriodicJob {
 	}
 }
 
+// upkeepTimeout is for a database that is large or slow. Each of these jobs' transactions is short all the same.
+const upkeepTimeout = 10 * time.Minute
+
 // expireWorker removes stored answers whose time is over.
 type expireWorker struct {
 	river.WorkerDefaults[outbox.ExpireKeys]
@@ -34,6 +37,10 @@ type expireWorker struct {
 	metrics *Metrics
 }
 
+// Timeout is River's bound on one run.
+func (*expireWorker) Timeout(*river.Job[outbox.ExpireKeys]) time.Duration { return upkeepTimeout }
+
+// Work removes all that there is.
 func (w *expireWorker) Work(ctx context.Context, _ *river.Job[outbox.ExpireKeys]) error {
 	n, err := w.charges.ExpireKeys(ctx)
 	w.metrics.expired.Add(float64(n))
@@ -49,6 +56,10 @@ type sweepWorker struct {
 	metrics *Metrics
 }
 
+// Timeout is River's bound on one run.
+func (*sweepWorker) Timeout(*river.Job[outbox.Sweep]) time.Duration { return upkeepTimeout }
+
+// Work sweeps once through everything.
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[outbox.Sweep]) error {
 	report, err := w.outbox.Sweep(ctx, w.charges)
 	w.metrics.swept.Add(float64(report.Enqueued))

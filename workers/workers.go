@@ -26,7 +26,7 @@ const (
 	rescueAfter   = 60 * time.Second
 	fetchCooldown = 50 * time.Millisecond
 	fetchPoll     = 200 * time.Millisecond // a job whose commit came after its notification waits for this
-	stopBound     = jobTimeout             // in-flight calls are given this long to end and be saved
+	stopBound     = jobTimeout             // jobs in flight are given this long to end and be saved; most need a second or two
 )
 
 // Config is what the workers need.
@@ -72,6 +72,10 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
+	// Jobs that find no account yet would put themselves off; one that cannot be read now is read again by Run.
+	if err := probe.Read(ctx); err != nil {
+		c.Log.Warn("workers.start", "error", err)
+	}
 	// The jobs outlive ctx: Stop ends them, and gives those in flight time to save their outcome.
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("start workers: %w", err)
@@ -106,8 +110,10 @@ func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx],
 		FetchCooldown:        fetchCooldown,
 		FetchPollInterval:    fetchPoll,
 		RetryPolicy:          retryPolicy{},
-		ErrorHandler:         errorHandler{c.Log},
-		Logger:               slog.New(levelFloor{c.Log.Handler(), slog.LevelWarn}),
+		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
+		ReindexerSchedule: river.NeverSchedule(),
+		ErrorHandler:      errorHandler{c.Log},
+		Logger:            slog.New(levelFloor{c.Log.Handler(), slog.LevelWarn}),
 	})
 }
 

@@ -67,7 +67,7 @@ var doors = []door{
 	{"Commit", []string{"outbox/tx.go", "migrations/*"}, "everything commits through InTx"},
 	{"BeginTx", []string{"outbox/tx.go", "migrations/*"}, "everything begins in InTx"},
 	{"Begin", []string{"migrations/*", "workers/charge.go"}, "everything begins in InTx; the worker's Begin is the service's"},
-	{"BeginFunc", nil, "everything begins in InTx"},
+	{"BeginFunc", []string{"migrations/*"}, "everything begins in InTx"},
 	{"Insert", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertTx", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertMany", nil, "jobs are written by Outbox.Enqueue"},

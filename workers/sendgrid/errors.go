@@ -10,32 +10,34 @@ import (
 	"github.com/oncepay/oncepay/workers/transport"
 )
 
-// Error is SendGrid's refusal of a mail. It is SendGrid's own answer where the status is 500 or above, but for 503: a
-// gateway's page of that kind is an unknown outcome instead.
+// Error is the refusal of a mail: SendGrid's own answer or, if Foreign, a 4xx of whoever stands between us and SendGrid. A 500 of
+// SendGrid's own is one too, although it does not tell what became of the mail.
 type Error struct {
-	HTTPStatus int           // 400 or above
-	Message    string        // SendGrid's words, cleaned; may be empty
+	HTTPStatus int           // 400 or above, and never 408
+	Foreign    bool          // the body is not SendGrid's: a proxy's page, or the API's address is wrong
+	Message    string        // SendGrid's words, cleaned and without mail addresses; empty if Foreign
 	RetryAfter time.Duration // what SendGrid asks for, at most an hour; 0: nothing
 }
 
 func (e *Error) Error() string {
-	if e.Message == "" {
-		return fmt.Sprintf("sendgrid: HTTP %d", e.HTTPStatus)
+	if e.Foreign {
+		return fmt.Sprintf("sendgrid: HTTP %d, which is not SendGrid's own answer", e.HTTPStatus)
 	}
 	return fmt.Sprintf("sendgrid: HTTP %d: %s", e.HTTPStatus, e.Message)
 }
 
-// refusal sorts an answer other than 202. Nothing below 400 is a refusal: whoever answered 200 may have passed the mail on.
+// refusal sorts an answer other than 202. Whoever answered below 400 may have passed the mail on; so may a proxy that answers 5xx
+// in its own words, 503 included, when it lost SendGrid's answer. Whoever answers 408 stopped waiting for a request that may be read yet.
 func refusal(answer *transport.Answer, body string) error {
 	message, own := errorMessage(body)
 	status := answer.Status
-	if status < 400 || status >= 500 && status != http.StatusServiceUnavailable && !own {
-		return fmt.Errorf("sendgrid: %w: HTTP %d is not an answer that SendGrid gives", transport.ErrUnknown, status)
+	if status < 400 || status == http.StatusRequestTimeout || status >= 500 && !own {
+		return fmt.Errorf("sendgrid: %w: HTTP %d does not tell whether SendGrid has the mail", transport.ErrUnknown, status)
 	}
-	return &Error{HTTPStatus: status, Message: message, RetryAfter: answer.RetryAfter()}
+	return &Error{HTTPStatus: status, Foreign: !own, Message: message, RetryAfter: answer.RetryAfter()}
 }
 
-// errorMessage reads SendGrid's error body:
+// errorMessage reads SendGrid's error body, in which each error has a message:
 // https://www.twilio.com/docs/sendgrid/api-reference/how-to-use-the-sendgrid-v3-api/responses
 func errorMessage(body string) (message string, own bool) {
 	var b struct {
@@ -49,10 +51,13 @@ func errorMessage(body string) (message string, own bool) {
 	}
 	parts := make([]string, len(b.Errors))
 	for i, e := range b.Errors {
+		if e.Message == "" {
+			return "", false
+		}
 		parts[i] = e.Message
 		if e.Field != "" {
 			parts[i] += " [" + e.Field + "]"
 		}
 	}
-	return transport.Clean(strings.Join(parts, "; ")), true
+	return transport.Clean(withoutAddresses(strings.Join(parts, "; "))), true
 }

@@ -81,7 +81,7 @@ func (m *Mailer) Close() { m.client.HTTPClient.CloseIdleConnections() }
 // Send makes the one call that mails it, and returns SendGrid's id of the message. ctx must carry the time after which the request may not
 // leave any more (transport.WithNotAfter).
 //
-// The error is an [*Error], or wraps transport.ErrNotSent (nothing left this process) or transport.ErrUnknown.
+// The error is an [*Error], or wraps transport.ErrNotSent (nothing left this process) or transport.ErrUnknown. It names no mail address.
 func (m *Mailer) Send(ctx context.Context, msg Mail) (messageID string, err error) {
 	body, err := json.Marshal(m.message(msg))
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *Mailer) Send(ctx context.Context, msg Mail) (messageID string, err erro
 	case errors.Is(err, transport.ErrNotSent):
 		return "", notSent(err)
 	case err != nil && answer.Status == 0:
-		return "", fmt.Errorf("sendgrid: %w: %s", transport.ErrUnknown, transport.Reason(err))
+		return "", fmt.Errorf("sendgrid: %w: %s", transport.ErrUnknown, reason(err))
 	}
 	text := ""
 	if resp != nil {
@@ -123,5 +123,8 @@ func (m *Mailer) message(msg Mail) *mail.SGMailV3 {
 }
 
 func notSent(why error) error {
-	return fmt.Errorf("sendgrid: %w: %s", transport.ErrNotSent, transport.Reason(why))
+	return fmt.Errorf("sendgrid: %w: %s", transport.ErrNotSent, reason(why))
 }
+
+// reason words the error of a call, which quotes the answer where that is not HTTP.
+func reason(err error) string { return transport.Clean(withoutAddresses(transport.Reason(err))) }

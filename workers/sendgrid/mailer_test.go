@@ -61,8 +61,8 @@ func send(t *testing.T, m *sendgrid.Mailer, mail sendgrid.Mail) (string, error) 
 	t.Helper()
 	id, err := m.Send(transport.WithNotAfter(t.Context(), time.Now().Add(time.Minute)), mail)
 	if err != nil {
-		for _, secret := range []string{"s3cr3t", "buyer@", "\x00", "\n"} {
-			if strings.Contains(err.Error(), secret) {
+		for _, secret := range []string{"s3cr3t", "buyer", "\x00", "\n"} {
+			if strings.Contains(strings.ToLower(err.Error()), secret) {
 				t.Errorf("the error has %q in it: %v", secret, err)
 			}
 		}
@@ -130,7 +130,7 @@ func TestRefusals(t *testing.T) {
 		}
 		_, err := send(t, m, receipt("buyer@example.com"))
 		e := (*sendgrid.Error)(nil)
-		if !errors.As(err, &e) || errors.Is(err, transport.ErrUnknown) || errors.Is(err, transport.ErrNotSent) {
+		if !errors.As(err, &e) || e.Foreign || errors.Is(err, transport.ErrUnknown) || errors.Is(err, transport.ErrNotSent) {
 			t.Fatalf("%d: %v", tt.status, err)
 		}
 		// Its reset is a time in whole seconds, and so is the Date that it is counted from.
@@ -182,21 +182,87 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A page of a proxy may hide that SendGrid took the mail, unless its status says that SendGrid was not there.
-func TestPagesOfProxies(t *testing.T) {
+// I5, I6: an answer that is not SendGrid's own says either nothing of the mail or, as a 4xx, that the way to SendGrid is broken.
+func TestAnswersOfProxies(t *testing.T) {
 	t.Parallel()
-	for status, refused := range map[int]bool{200: false, 201: false, 307: false, 400: true, 413: true, 429: true, 500: false, 502: false, 503: true, 504: false} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(status)
-			if _, err := w.Write([]byte("<html>SG.s3cr3t</html>")); err != nil {
-				t.Error(err)
+	const (
+		page     = "<html>SG.s3cr3t buyer@example.com</html>"
+		text     = "upstream connect error or disconnect/reset before headers"
+		own      = `{"errors":[{"message":"m","field":null}]}`
+		othersOf = `{"errors":[{"status":"503","title":"m"}]}`
+	)
+	for _, tt := range []struct {
+		bodies   []string
+		statuses []int
+		unknown  bool
+		foreign  bool
+	}{
+		{[]string{page, text, own, othersOf, ""}, []int{200, 201, 307, 408}, true, false},
+		{[]string{page, text, `{"message":"m"}`, `{"errors":[]}`, othersOf, ""}, []int{500, 502, 503, 504, 599}, true, false},
+		{[]string{page, text, `{"message":"m"}`, `{"errors":[]}`, othersOf, ""}, []int{400, 401, 403, 404, 407, 413, 429}, false, true},
+		{[]string{own}, []int{400, 404, 413, 429, 500, 503}, false, false},
+	} {
+		for _, body := range tt.bodies {
+			for _, status := range tt.statuses {
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(status)
+					if _, err := w.Write([]byte(body)); err != nil {
+						t.Error(err)
+					}
+				}))
+				_, err := send(t, mailerTo(t, sendgrid.Config{BaseURL: server.URL}), receipt("buyer@example.com"))
+				server.Close()
+				e := (*sendgrid.Error)(nil)
+				if refused := errors.As(err, &e); refused == tt.unknown || errors.Is(err, transport.ErrUnknown) != tt.unknown || refused && e.Foreign != tt.foreign {
+					t.Errorf("%d %q: %v", status, body, err)
+				}
 			}
-		}))
-		t.Cleanup(server.Close)
-		_, err := send(t, mailerTo(t, sendgrid.Config{BaseURL: server.URL}), receipt("buyer@example.com"))
-		if errors.As(err, new(*sendgrid.Error)) != refused || errors.Is(err, transport.ErrUnknown) == refused {
-			t.Errorf("%d: %v", status, err)
 		}
+	}
+}
+
+// SendGrid quotes what it refuses, and its words are logged and stored.
+func TestErrorsNameNobody(t *testing.T) {
+	t.Parallel()
+	address, sb := serve(t)
+	m := mailerTo(t, sendgrid.Config{BaseURL: address})
+	for message, want := range map[string]string{
+		"Does not contain a valid address: buyer@example.com.":        "Does not contain a valid address: [removed]",
+		`The address "BUYER@Example.COM" is not valid`:                `The address "[removed]" is not valid`,
+		"to: <buyer@example.com>, other+tag@example.org":              "to: <[removed]>, [removed]",
+		"see https://x.example/?to=buyer%40example.com for more":      "see [removed] for more",
+		"bu\x00yer@example.com":                                       "[removed]",
+		strings.Repeat("x", 490) + " buyer@example.com and much more": strings.Repeat("x", 490) + " [removed]",
+		strings.Repeat("l", 600) + "@example.com is too long":         "[removed] is too long",
+	} {
+		if err := sb.Fail(sandbox.Fault{Kind: sandbox.Status, Status: 400, Message: message}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := m.Send(transport.WithNotAfter(t.Context(), time.Now().Add(time.Minute)), receipt("buyer@example.com"))
+		e := (*sendgrid.Error)(nil)
+		if !errors.As(err, &e) || e.Message != want {
+			t.Errorf("%q: got %v, want %q", message, err, want)
+		}
+	}
+
+	// net/http quotes what it cannot read.
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := c.Write([]byte("buyer@example.com\r\n\r\n")); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	_, err := send(t, mailerTo(t, sendgrid.Config{BaseURL: server.URL}), receipt("buyer@example.com"))
+	if !errors.Is(err, transport.ErrUnknown) || !strings.Contains(err.Error(), "[removed]") {
+		t.Errorf("an answer that is not HTTP: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sendgrid
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -23,3 +24,10 @@ func oneLine(s string, limit int) string {
 	}
 	return s
 }
+
+// mailAddress is wide rather than exact: all that hangs together around an @, also one in a link.
+var mailAddress = regexp.MustCompile(`[^\s"<>(),;]*(?:@|%40)[^\s"<>(),;]*`)
+
+// withoutAddresses takes mail addresses out of a text that is to be logged or stored. It must see the whole text: the rest of an
+// address that was cut off is not known as one.
+func withoutAddresses(s string) string { return mailAddress.ReplaceAllString(s, "[removed]") }

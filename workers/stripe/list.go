@@ -20,6 +20,9 @@ const pageSize = "100"
 type Query struct {
 	From, To time.Time
 	Customer string // "cus_..."; empty: of all customers
+	After    string // go on behind this payment, of an earlier list of the same query; empty: from the newest
+	// Before, if not nil, is called before each page; its error ends the list.
+	Before func(context.Context) error
 }
 
 // page is one page of Stripe's list. Pointers tell a member that is missing from one that is empty: a list that was not
@@ -39,7 +42,13 @@ func (g *Gateway) List(ctx context.Context, q Query) iter.Seq2[charges.Payment, 
 			yield(charges.Payment{}, errors.New("stripe: a list needs a time from and one to"))
 			return
 		}
-		for after, more := "", true; more; {
+		for after, more := q.After, true; more; {
+			if q.Before != nil {
+				if err := q.Before(ctx); err != nil {
+					yield(charges.Payment{}, err)
+					return
+				}
+			}
 			p, err := g.page(ctx, q, after)
 			if err != nil {
 				yield(charges.Payment{}, err)
