@@ -55,6 +55,7 @@ type Permit struct {
 	NewKey  bool      // Send: under a key that has never been sent
 	Request string    // Send: the exact bytes of the earlier attempts
 	Open    []Attempt // the attempts that may have moved money; a LookFirst must settle them
+	Since   time.Time // LookFirst: where no attempt is open, look from then on until now, by PostgreSQL's clock
 	Final   bool      // LookFirst: a complete look that finds nothing proves that there is nothing
 	Until   time.Time // WaitFor
 	Last    Attempt   // UseResult
@@ -64,17 +65,20 @@ type Permit struct {
 // Allow folds over all attempts of one operation, under all its provider keys, and says what may happen next. It is the
 // only judge of that: a job, a rescue, a retry, a replay and an operator all ask it.
 //
-// attempts are in the order of their numbers, looks in the order of their time; here is the account that the worker
-// would send to. Stripe's rules on keys: https://docs.stripe.com/api/idempotent_requests.
-func Allow(attempts []Attempt, looks []Look, now Clocks, here Account, p Policy) Permit {
+// accepted is when the charge was, by PostgreSQL's clock; attempts are in the order of their numbers, looks in the order of their
+// time; here is the account that the worker would send to. Stripe's rules on keys: https://docs.stripe.com/api/idempotent_requests.
+func Allow(accepted time.Time, attempts []Attempt, looks []Look, now Clocks, here Account, p Policy) Permit {
 	if i := slices.IndexFunc(attempts, func(a Attempt) bool { return a.Outcome == Answered }); i >= 0 {
 		return Permit{Action: UseResult, Last: attempts[i]}
 	}
 	if slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Code == idempotencyError }) {
 		return Permit{Action: Park, Reason: idempotencyError}
 	}
+	if slices.ContainsFunc(looks, func(l Look) bool { return l.Complete && len(l.Found) > 0 }) {
+		return Permit{Action: Park, Reason: "payment_found"} // and yet not adopted
+	}
 	if len(attempts) == 0 {
-		return Permit{Action: Send}
+		return sendUnlessQuiet(Permit{Action: Send}, accepted, looks, now, p)
 	}
 	last := attempts[len(attempts)-1]
 	invalid := slices.IndexFunc(attempts, func(a Attempt) bool { return a.Outcome == Invalid })
@@ -89,7 +93,7 @@ func Allow(attempts []Attempt, looks []Look, now Clocks, here Account, p Policy)
 		if invalid >= 0 {
 			return Permit{Action: UseResult, Last: attempts[invalid]}
 		}
-		return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request}
+		return sendUnlessQuiet(Permit{Action: Send, Key: last.ProviderKey, Request: last.Request}, last.SentAt, looks, now, p)
 	}
 
 	if slices.ContainsFunc(open, func(a Attempt) bool { return a.Account != here }) {
@@ -120,6 +124,19 @@ func Allow(attempts []Attempt, looks []Look, now Clocks, here Account, p Policy)
 		return Permit{Action: LookFirst, Open: open}
 	}
 	return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request, Open: open}
+}
+
+// sendUnlessQuiet is for a charge that, by its attempts, cannot have moved money. If nothing has been heard of it for longer than
+// Stripe is trusted to remember a key, that may be because the database was restored from a backup, or failed over to a
+// replica that was behind, and what was sent meanwhile is not in it: look first, from then on until now.
+func sendUnlessQuiet(send Permit, heard time.Time, looks []Look, now Clocks, p Policy) Permit {
+	if now.Database.Sub(heard) < p.Window || now.Database.Before(latest(looks).Add(inCall)) {
+		return send
+	}
+	if !now.Fresh {
+		return Permit{Action: ReadClock}
+	}
+	return Permit{Action: LookFirst, Since: heard, Final: true}
 }
 
 // lookAround is for attempts that a re-send cannot settle: Stripe is asked at the policy's delays since then, a look

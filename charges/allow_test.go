@@ -44,8 +44,15 @@ func TestAllow(t *testing.T) {
 		want     Action
 		check    func(Permit) bool
 	}{
-		{name: "no attempt: send at any age", database: 400 * time.Hour, want: Send,
+		{name: "no attempt: send", database: 22 * time.Hour, want: Send,
 			check: func(p Permit) bool { return p.Key == "" && p.Request == "" && !p.NewKey }},
+		{name: "no attempt of a charge that Stripe would have forgotten: the database may be older than what was sent", database: 23 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return p.Since.Equal(start) && p.Final && len(p.Open) == 0 }},
+		{name: "no attempt, old, Stripe's clock not read", database: 23 * time.Hour, stale: true, want: ReadClock},
+		{name: "no attempt, old, just looked: send at any age", looks: []Look{look(400*time.Hour, true)}, database: 400*time.Hour + time.Second, want: Send,
+			check: func(p Permit) bool { return p.Key == "" && p.Request == "" }},
+		{name: "a payment was found and not adopted: a person", looks: []Look{{At: start, Complete: true, Found: []string{"pi_1"}}}, database: time.Minute, want: Park},
+		{name: "no attempt, old, the look was cut short", looks: []Look{look(400*time.Hour, false)}, database: 400*time.Hour + time.Second, want: LookFirst},
 		{name: "answered: use it", attempts: []Attempt{at(0, Answered)}, want: UseResult},
 		{name: "answered after an open one: use it", attempts: []Attempt{at(0, Unknown), at(time.Minute, Answered)}, database: 40 * time.Hour, want: UseResult,
 			check: func(p Permit) bool { return p.Last.Outcome == Answered }},
@@ -70,9 +77,11 @@ func TestAllow(t *testing.T) {
 		{name: "past the window, the last too young for an empty list to prove anything: wait", attempts: []Attempt{at(0, Unknown), at(23*time.Hour-time.Minute, Unknown)}, database: 23 * time.Hour, want: WaitFor,
 			check: func(p Permit) bool { return p.Until.Equal(start.Add(23*time.Hour + 14*time.Minute)) }},
 		{name: "a closed attempt's age does not count", attempts: []Attempt{at(0, NotSent), at(30*time.Hour, Unknown)}, database: 31 * time.Hour, want: Send},
-		{name: "all closed: send under the same key at any age", attempts: []Attempt{at(0, NotSent), at(time.Hour, Refused)}, database: 50 * time.Hour, want: Send,
+		{name: "all closed: send under the same key", attempts: []Attempt{at(0, NotSent), at(24*time.Hour, Refused)}, database: 25 * time.Hour, want: Send,
 			check: func(p Permit) bool { return p.Key == "k1" && p.Request == "amount=1" }},
-		{name: "absent after a look: send", attempts: []Attempt{at(0, Absent)}, database: 25 * time.Hour, want: Send},
+		{name: "all closed, and nothing heard for longer than Stripe remembers: look", attempts: []Attempt{at(0, NotSent), at(time.Hour, Refused)}, database: 50 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return p.Since.Equal(start.Add(time.Hour)) && p.Final }},
+		{name: "absent after a look: send", attempts: []Attempt{at(0, Absent)}, looks: []Look{look(25*time.Hour, true)}, database: 25*time.Hour + time.Second, want: Send},
 		{name: "another account: neither send nor look", attempts: []Attempt{at(0, Unknown, in(other))}, database: time.Hour, want: Misconfigured},
 		{name: "another account, past the window", attempts: []Attempt{at(0, Unknown, in(other))}, database: 30 * time.Hour, want: Misconfigured},
 		{name: "the other mode", attempts: []Attempt{at(0, Unknown, in(live))}, database: time.Hour, want: Misconfigured},
@@ -125,7 +134,7 @@ func TestAllow(t *testing.T) {
 			if tc.policy != nil {
 				policy = *tc.policy
 			}
-			got := Allow(tc.attempts, tc.looks, now, home, policy)
+			got := Allow(start, tc.attempts, tc.looks, now, home, policy)
 			if got.Action != tc.want {
 				t.Fatalf("action %q, want %q (%+v)", got.Action, tc.want, got)
 			}

@@ -25,6 +25,7 @@ type Begun struct {
 	Charge  Charge
 	Attempt Attempt       // Send: committed, and to be sent exactly so
 	Wait    time.Duration // WaitFor: from now
+	Here    Account       // for which this was decided
 	Clocks  Clocks        // on which this was decided
 	Resume  Look          // LookFirst: the look that was cut short and is to be gone on with; zero: begin a new one
 }
@@ -61,8 +62,8 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 		return Begun{}, err
 	}
 	clocks := Clocks{Database: now, Stripe: here.Clock, Fresh: here.Fresh}
-	begun.Clocks = clocks
-	begun.Permit = Allow(attempts, looks, clocks, here.Account, s.policy)
+	begun.Here, begun.Clocks = here.Account, clocks
+	begun.Permit = Allow(c.CreatedAt, attempts, looks, clocks, here.Account, s.policy)
 
 	switch begun.Action {
 	case Send:
@@ -142,7 +143,7 @@ func cutShort(attempts []Attempt, looks []Look) Look {
 		return Look{}
 	}
 	last := looks[len(looks)-1]
-	if last.Complete || len(last.Rest) == 0 || attempts[len(attempts)-1].SentAt.After(last.At) {
+	if last.Complete || len(last.Rest) == 0 || len(attempts) > 0 && attempts[len(attempts)-1].SentAt.After(last.At) {
 		return Look{}
 	}
 	return last

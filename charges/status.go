@@ -30,7 +30,7 @@ func (s Status) Waiting() bool { return s == Pending || s == Processing }
 // succeeded, because Stripe's word that money moved outranks ours; any can need a person, when a second payment for it
 // appears.
 var transitions = map[Status][]Status{
-	Pending:         {Processing, Canceled},
+	Pending:         {Processing, RequiresAction, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	Processing:      {RequiresAction, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	RequiresAction:  {Processing, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	RequiresCapture: {Succeeded, Canceled, NeedsReview},

@@ -37,7 +37,8 @@ const unfinishedFilter = `
         AND ($5::uuid[] IS NULL OR c.id = ANY ($5))`
 
 const unfinishedSQL = `
-SELECT c.id, c.status, c.payment_intent IS NOT NULL, c.send_before, c.created_at, r.status, clock_timestamp()
+SELECT c.id, c.status, c.payment_intent IS NOT NULL, c.send_before, c.created_at, coalesce(c.review_reason, ''),
+       r.status, coalesce(r.error, ''), clock_timestamp()
   FROM charge c
   LEFT JOIN receipt r ON r.charge_id = c.id
  WHERE c.id = ANY ($1)
@@ -55,7 +56,9 @@ type unfinished struct {
 	paid       bool // it has its payment, whatever that is worth yet
 	sendBefore *time.Time
 	created    time.Time
+	review     string // why it needs_review, or ""
 	receipt    *string
+	doubt      string // what went wrong with the receipt, or ""
 	now        time.Time
 }
 
@@ -79,7 +82,7 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
 	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u unfinished, err error) {
-		return u, row.Scan(&u.id, &u.status, &u.paid, &u.sendBefore, &u.created, &u.receipt, &u.now)
+		return u, row.Scan(&u.id, &u.status, &u.paid, &u.sendBefore, &u.created, &u.review, &u.receipt, &u.doubt, &u.now)
 	})
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
@@ -97,10 +100,14 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 	for _, u := range page {
 		if !u.status.Final() {
 			class, wants := classify(u, attempts[u.id], looks[u.id], s.policy)
-			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindCharge, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created})
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindCharge, ChargeID: u.id}, Class: class, Wants: wants, Reason: u.review, CreatedAt: u.created})
 		}
 		if class, wants, due := classifyReceipt(u.receipt); due {
-			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created})
+			item := outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created}
+			if class == outbox.ReceiptUnknown {
+				item.Reason = u.doubt
+			}
+			items = append(items, item)
 		}
 	}
 	return items, last, nil
@@ -123,10 +130,10 @@ func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class o
 			here = a.Account
 		}
 	}
-	switch permit := Allow(attempts, looks, Clocks{Database: u.now, Fresh: true}, here, p); {
+	switch permit := Allow(u.created, attempts, looks, Clocks{Database: u.now, Fresh: true}, here, p); {
 	case permit.Action == UseResult && permit.Last.Outcome == Answered:
 		return outbox.AtProvider, false
-	case permit.Action == LookFirst:
+	case permit.Action == LookFirst && (open || len(attempts) > 0):
 		return outbox.PastWindow, true
 	case !open:
 		return outbox.NeverSent, true

@@ -35,6 +35,7 @@ type Item struct {
 	Entry
 	Class     Class
 	Wants     bool      // a job should exist for it
+	Reason    string    // why a person is needed or the outcome is in doubt; empty: the class says all
 	CreatedAt time.Time // of the charge
 }
 

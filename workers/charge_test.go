@@ -506,3 +506,34 @@ func TestFailureWithoutCode(t *testing.T) {
 		t.Errorf("%+v", change.Failure)
 	}
 }
+
+// I2: a database restored from a backup does not know what was sent since. What Stripe may have forgotten by now is looked for.
+func TestRestoredFromBackup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	r.start()
+	sent, never := r.create(), uuid.Nil
+	r.awaitStatus(sent, charges.Succeeded)
+	r.stop()
+	never = r.create()
+	// Back to before the send, a day later by both clocks.
+	for _, sql := range []string{
+		`DELETE FROM attempt`, `DELETE FROM river_job`,
+		`UPDATE charge SET status = 'pending', payment_intent = NULL, created_at = created_at - interval '25 hours'`,
+	} {
+		if _, err := r.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.sandbox.Advance(25 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	for _, id := range []uuid.UUID{sent, never} {
+		r.awaitStatus(id, charges.Succeeded)
+		r.wantPayments(id, 1)
+	}
+	if n := len(r.posts()); n != 2 {
+		t.Errorf("%d payments were asked for, want one each", n)
+	}
+}

@@ -31,7 +31,7 @@ func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time
 	l, ours := w.readAround(call, begun)
 	change := charges.Change{}
 	if l.Complete {
-		change = Adopt(begun.Charge, begun.Open[0].Account, ours)
+		change = Adopt(begun.Charge, begun.Here, ours)
 	}
 	err = w.charges.Looked(ctx, begun.Charge.ID, begun.Permit, l, change)
 	w.metrics.look(l)
@@ -53,7 +53,7 @@ func (w *chargeWorker) readAround(ctx context.Context, begun charges.Begun) (l c
 	l = begun.Resume
 	l.Error = ""
 	if l.ID == 0 {
-		l.Rest = windows(begun.Open, begun.Clocks)
+		l.Rest = windows(begun.Permit, begun.Clocks)
 	}
 	for _, id := range l.Found {
 		payment, err := w.gateway.Retrieve(ctx, id)
@@ -92,9 +92,14 @@ func (w *chargeWorker) cutShort(l charges.Look, err error) charges.Look {
 
 // windows are the stretches of Stripe's time in which the attempts' payments must have been created, those that
 // overlap made one. Where one of the two clocks was set since an attempt, its date says little, and the stretch goes on until now.
-func windows(open []charges.Attempt, now charges.Clocks) []charges.Window {
+// Without open attempts it is everything since nothing was heard any more.
+func windows(p charges.Permit, now charges.Clocks) []charges.Window {
+	if len(p.Open) == 0 {
+		quiet := now.Database.Sub(p.Since)
+		return []charges.Window{{From: now.Stripe.Add(-quiet - lookBefore), To: now.Stripe.Add(lookAfter)}}
+	}
 	var each []charges.Window
-	for _, a := range open {
+	for _, a := range p.Open {
 		first, last := a.StripeSentAt, a.StripeSentAt
 		drift := now.Stripe.Sub(a.StripeSentAt) - now.Database.Sub(a.SentAt)
 		if drift.Abs() > clockDrift {

@@ -39,7 +39,7 @@ func TestLookGoesOn(t *testing.T) {
 		l, ours := w.readAround(ctx, begun)
 		change := charges.Change{}
 		if l.Complete {
-			change = Adopt(begun.Charge, begun.Open[0].Account, ours)
+			change = Adopt(begun.Charge, begun.Here, ours)
 		}
 		if err := r.charges.Looked(t.Context(), id, begun.Permit, l, change); err != nil {
 			t.Fatal(err)

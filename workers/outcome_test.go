@@ -126,6 +126,7 @@ func TestWindows(t *testing.T) {
 		want             [][2]int
 	}{
 		{"one", []charges.Attempt{at(0)}, 1500, 1500, [][2]int{{-5, 10}}},
+		{"nothing open: since nothing was heard", nil, 3000, 1500, [][2]int{{1495, 3010}}},
 		{"some touch", []charges.Attempt{at(600), at(0), at(15), at(14)}, 1500, 1500, [][2]int{{-5, 25}, {595, 610}}},
 		{"clocks that differ a little", []charges.Attempt{at(0)}, 1502, 1500, [][2]int{{-5, 10}}},
 		{"Stripe's clock was set forward", []charges.Attempt{at(0), at(3)}, 1503, 3, [][2]int{{-5, 1513}}},
@@ -133,7 +134,7 @@ func TestWindows(t *testing.T) {
 		{"Stripe's clock was set back", []charges.Attempt{at(0)}, -60, 3, [][2]int{{-65, 10}}},
 	} {
 		now := charges.Clocks{Stripe: minute(tc.stripe), Database: minute(tc.database)}
-		got := windows(tc.open, now)
+		got := windows(charges.Permit{Open: tc.open, Since: start}, now)
 		if len(got) != len(tc.want) {
 			t.Errorf("%s: %+v, want %v", tc.name, got, tc.want)
 			continue

@@ -106,7 +106,7 @@ func TestReferenceInUse(t *testing.T) {
 	d.wantRows(t, 2)
 
 	// An order whose charge failed can be charged again, under the refused key too.
-	d.exec(t, `UPDATE charge SET status = 'failed', failure_code = 'card_declined', advice = 'new_payment_method' WHERE id = $1`, first.ID)
+	d.exec(t, `UPDATE charge SET status = 'failed', reference_freed = true, failure_code = 'card_declined', advice = 'new_payment_method' WHERE id = $1`, first.ID)
 	d.accept(t, alice, key, body)
 	d.wantRows(t, 3)
 }
