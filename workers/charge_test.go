@@ -512,10 +512,10 @@ func TestRestoredFromBackup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, charges.Options{})
 	r.start()
-	sent, never := r.create(), uuid.Nil
+	sent := r.create()
 	r.awaitStatus(sent, charges.Succeeded)
 	r.stop()
-	never = r.create()
+	never := r.create()
 	// Back to before the send, a day later by both clocks.
 	for _, sql := range []string{
 		`DELETE FROM attempt`, `DELETE FROM river_job`,

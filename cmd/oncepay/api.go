@@ -50,6 +50,18 @@ func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog
 		return err
 	}
 	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String())
+
+	// It serves all the same, 503s for now, but whoever starts it too early reads why.
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		_ = b.awaitSchema(watching, log) // only ever that it was told to stop
+	}()
+	defer func() {
+		stop()
+		<-watched
+	}()
 	return server.Serve(ctx, listener)
 }
 

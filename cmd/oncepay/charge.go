@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -38,8 +39,8 @@ func (s server) client() (*client.Client, error) {
 }
 
 type chargeCommand struct {
-	Create chargeCreate `cmd:"" help:"Create a charge."`
-	Get    chargeGet    `cmd:"" help:"Show a charge."`
+	Create chargeCreate `cmd:"" help:"Create a charge, and print it. Exit status 0: it was accepted, whatever became of it, a decline included; that is in the JSON's status."`
+	Get    chargeGet    `cmd:"" help:"Print a charge. Exit status 0: there is one, whatever its status."`
 }
 
 type chargeCreate struct {
@@ -67,7 +68,7 @@ func (c *chargeCreate) Validate() error {
 	return c.server.Validate()
 }
 
-// Run creates the charge and prints it as JSON. The key is on stderr before anything is sent, so that it can be retried.
+// Run creates the charge and prints it. The key is on stderr before anything is sent, so that it can be retried.
 func (c *chargeCreate) Run(ctx context.Context) error {
 	api, err := c.client()
 	if err != nil {
@@ -88,7 +89,7 @@ func (c *chargeCreate) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return printJSON(charge)
+	return printCharge(charge)
 }
 
 type chargeGet struct {
@@ -96,7 +97,7 @@ type chargeGet struct {
 	ID     string `arg:"" help:"The charge's id."`
 }
 
-// Run prints the charge as JSON.
+// Run prints the charge.
 func (c *chargeGet) Run(ctx context.Context) error {
 	api, err := c.client()
 	if err != nil {
@@ -106,11 +107,16 @@ func (c *chargeGet) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return printJSON(charge)
+	return printCharge(charge)
 }
 
-func printJSON(v any) error {
-	out := json.NewEncoder(os.Stdout)
-	out.SetIndent("", "  ")
-	return out.Encode(v)
+// printCharge prints what the API sent, indented and otherwise as it came.
+func printCharge(c *client.Charge) error {
+	var out bytes.Buffer
+	if err := json.Indent(&out, c.Raw, "", "  "); err != nil {
+		return fmt.Errorf("print the charge: %w", err)
+	}
+	out.WriteByte('\n')
+	_, err := out.WriteTo(os.Stdout)
+	return err
 }

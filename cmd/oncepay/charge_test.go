@@ -43,6 +43,10 @@ func TestChargeCommand(t *testing.T) {
 		t.Errorf("created %s", first.stdout)
 	}
 
+	if strings.Contains(first.stdout, "0001-01-01") || !strings.HasPrefix(first.stdout, "{\n  \"id\": ") {
+		t.Errorf("not the charge as the API sent it: %s", first.stdout)
+	}
+
 	again := readCharge(t, d.charging(api, append(create, "--key="+key[1])...).must(t))
 	got := readCharge(t, d.charging(api, "get", c.ID).must(t))
 	if again.ID != c.ID || got.ID != c.ID || got.Status != client.StatusSucceeded {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +18,7 @@ import (
 	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/migrations"
 	"github.com/oncepay/oncepay/migrations/pgtest"
+	"github.com/oncepay/oncepay/workers/sandbox"
 )
 
 // Tokens that dev accepts, so that a first charge needs no set-up.
@@ -36,7 +39,18 @@ type devCommand struct {
 
 // Validate refuses what cannot work.
 func (c *devCommand) Validate() error {
-	return c.worker(database{}, "http://127.0.0.1").checkProviders()
+	w := c.worker(database{}, "http://127.0.0.1")
+	if err := w.checkProviders(); err != nil {
+		return err
+	}
+	gateway, err := w.gateway()
+	if err != nil {
+		return err
+	}
+	if gateway.Livemode() {
+		return errors.New("--stripe-secret-key: dev is for trying: its tokens are known to everybody; use a test key")
+	}
+	return nil
 }
 
 // Run starts everything in this process, but for PostgreSQL, which is its child, and stops all of it when told to.
@@ -72,15 +86,17 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 
+	box, err := sandbox.New(sandbox.Options{JournalPath: filepath.Join(c.DataDir, "sandbox.journal"), Logger: log})
+	if err != nil {
+		return err
+	}
+
 	// Each part is stopped only when those that need it have ended: API and worker, then the simulators, then PostgreSQL.
 	parts, partsCtx := errgroup.WithContext(ctx)
 	simulators, stopSimulators := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSimulators()
 	simulated := make(chan error, 1)
-	go func() {
-		box := sandboxCommand{Journal: filepath.Join(c.DataDir, "sandbox.journal")}
-		simulated <- box.serve(simulators, sandboxAt, log)
-	}()
+	go func() { simulated <- serveSandbox(simulators, box, sandboxAt, log) }()
 	parts.Go(func() error {
 		a := apiCommand{database: db, KeyTTL: 24 * time.Hour}
 		return a.serve(partsCtx, apiAt, log)
@@ -142,11 +158,29 @@ func (c *devCommand) worker(db database, sandbox string) *workerCommand {
 	return w
 }
 
-func (c *devCommand) announce(api, sandbox, worker net.Listener) {
-	url := "http://" + api.Addr().String()
+// announce says where everything is; the first two lines are for scripts, too.
+func (c *devCommand) announce(apiAt, sandboxAt, workerAt net.Listener) {
+	url := "http://" + apiAt.Addr().String()
 	fmt.Println("ready", url)
 	fmt.Printf("curl -i %s/charge -H 'Authorization: Bearer %s' -H 'Idempotency-Key: %s' -H 'Prefer: wait=10' -H 'Content-Type: application/json' -d '%s'\n",
 		url, devCaller, uuid.New(), `{"amount":1099,"currency":"usd","payment_method":"pm_card_visa","receipt_email":"buyer@example.com"}`)
-	fmt.Printf("simulators http://%s/_sandbox/ledger, worker http://%s/metrics, database URL in %s\n",
-		sandbox.Addr(), worker.Addr(), filepath.Join(c.DataDir, "database-url"))
+	simulator := "simulator at http://" + sandboxAt.Addr().String()
+	stripe, mail := simulator, simulator
+	if c.StripeKey != "" {
+		stripe = "api.stripe.com, test mode"
+	}
+	if c.SendGridKey != "" {
+		mail = "api.sendgrid.com, which really mails"
+	}
+	fmt.Printf("Stripe: %s\nSendGrid: %s\n", stripe, mail)
+	fmt.Printf("simulators http://%s/_sandbox/ledger, worker http://%s/metrics\n", sandboxAt.Addr(), workerAt.Addr())
+	fmt.Printf("export DATABASE_URL=$(cat %s)   # for keys, outbox and the rest\n", shellWord(filepath.Join(c.DataDir, "database-url")))
+}
+
+// shellWord quotes a path that a shell would otherwise take apart.
+func shellWord(path string) string {
+	if regexp.MustCompile(`^[\w./][\w./-]*$`).MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -18,7 +18,7 @@ import (
 // dev is a running `oncepay dev`.
 type dev struct {
 	*process
-	url, curl, sandbox string // as announced
+	url, curl, providers, sandbox, export string // as announced
 }
 
 // devLaunch is dev on free ports.
@@ -26,7 +26,8 @@ func devLaunch(dataDir string) launch {
 	return oncepayArgs("dev", "--data-dir", dataDir, "--listen=127.0.0.1:0", "--sandbox-listen=127.0.0.1:0")
 }
 
-var announcement = regexp.MustCompile(`^ready (http://127\.0\.0\.1:\d+)\n(curl .*)\nsimulators (http://127\.0\.0\.1:\d+)/_sandbox/ledger, .*\n$`)
+var announcement = regexp.MustCompile(`^ready (http://127\.0\.0\.1:\d+)\n(curl .*)\n(Stripe: .*\nSendGrid: .*)\n` +
+	`simulators (http://127\.0\.0\.1:\d+)/_sandbox/ledger, worker http://127\.0\.0\.1:\d+/metrics\n(export DATABASE_URL=.*)\n$`)
 
 func (l launch) startDev(t *testing.T) dev {
 	t.Helper()
@@ -39,7 +40,7 @@ func (l launch) startDev(t *testing.T) dev {
 		if said == nil {
 			return fmt.Errorf("stdout: %q", d.stdout.String())
 		}
-		d.url, d.curl, d.sandbox = said[1], said[2], said[3]
+		d.url, d.curl, d.providers, d.sandbox, d.export = said[1], said[2], said[3], said[4], said[5]
 		return nil
 	})
 	return d
@@ -61,10 +62,14 @@ func (d dev) stopByCtrlC() {
 func TestDev(t *testing.T) {
 	t.Parallel()
 	dir := openTempDir(t)
-	data := filepath.Join(dir, "data")
+	data := filepath.Join(dir, "its data")
 	first := devLaunch(data).startDev(t)
 	key := first.pasteCurl()
 	paid := first.deployment().awaitStatus(service{first.process, first.url}, key, client.StatusSucceeded)
+
+	if want := "Stripe: simulator at " + first.sandbox + "\nSendGrid: simulator at " + first.sandbox; first.providers != want {
+		t.Errorf("announced %q, want %q", first.providers, want)
+	}
 
 	// The database URL is there for the other commands, and for nobody else.
 	file := filepath.Join(data, "database-url")
@@ -74,6 +79,10 @@ func TestDev(t *testing.T) {
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of database-url: %v, %v", info.Mode(), err)
+	}
+	shell := exec.Command("sh", "-c", first.export+"\nprintf %s \"$DATABASE_URL\"")
+	if exported, err := shell.Output(); err != nil || string(exported) != strings.TrimSpace(string(databaseURL)) {
+		t.Errorf("%s: it gives %q, %v", first.export, exported, err)
 	}
 	list := oncepayArgs("keys", "list")
 	list.env = []string{"DATABASE_URL=" + strings.TrimSpace(string(databaseURL))}

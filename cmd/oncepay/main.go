@@ -53,7 +53,7 @@ func run(args []string) int {
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "oncepay:", withTwins(err, flagsOf(err)))
+		fmt.Fprintln(os.Stderr, "oncepay:", oneLine(withTwins(err, flagsOf(err))))
 		return 2
 	}
 	log := newLog(cli)
@@ -68,11 +68,33 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "oncepay:", strings.TrimPrefix(withTwins(err, command.Flags()), "oncepay: "))
+	fmt.Fprintln(os.Stderr, "oncepay:", strings.TrimPrefix(oneLine(withTwins(err, command.Flags())), "oncepay: "))
 	if errors.As(err, new(usageError)) {
 		return 2
 	}
 	return 1
+}
+
+// oneLine puts a text of several lines, such as the addresses at which a database was looked for, into one, each part once.
+func oneLine(text string) string {
+	var line strings.Builder
+	seen := map[string]bool{}
+	for part := range strings.Lines(text) {
+		part = strings.TrimSpace(part)
+		if part == "" || seen[part] {
+			continue
+		}
+		seen[part] = true
+		switch {
+		case line.Len() == 0:
+		case strings.HasSuffix(line.String(), ":"):
+			line.WriteByte(' ')
+		default:
+			line.WriteString("; ")
+		}
+		line.WriteString(part)
+	}
+	return line.String()
 }
 
 func newLog(cli commands) *slog.Logger {

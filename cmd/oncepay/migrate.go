@@ -8,18 +8,17 @@ import (
 	"time"
 
 	"github.com/oncepay/oncepay/migrations"
+	"github.com/oncepay/oncepay/outbox"
 )
 
 type migrateCommand struct {
 	database `embed:""`
-	Timeout  time.Duration `default:"5m" help:"How long to wait for the database, other migrations and locks."`
+	Timeout  time.Duration `default:"5m" help:"How long to wait for a database that is away, and for other migrations."`
 }
 
 // Run brings the schema up to date. It may run at any time, any number of times, many at once.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	applied, err := migrations.Up(ctx, c.DatabaseURL, log)
+	applied, err := c.up(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -31,4 +30,26 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 		fmt.Fprintln(os.Stdout, "applied", name)
 	}
 	return nil
+}
+
+// up migrates as soon as the database can be asked, and gives up when the time is over.
+func (c *migrateCommand) up(ctx context.Context, log *slog.Logger) (applied []string, err error) {
+	const pause = time.Second
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	for waits := false; ; waits = true {
+		names, err := migrations.Up(ctx, c.DatabaseURL, log)
+		applied = append(applied, names...)
+		if err == nil || !outbox.Unavailable(err) {
+			return applied, err
+		}
+		if !waits && ctx.Err() == nil {
+			log.Warn("database.wait", "timeout", c.Timeout.String(), "error", oneLine(err.Error()))
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return applied, fmt.Errorf("gave up waiting (--timeout=%s): %w", c.Timeout, err)
+		}
+	}
 }

@@ -43,17 +43,49 @@ func TestProcessesWaitForTheSchema(t *testing.T) {
 		s.awaitUnready("run oncepay migrate")
 	}
 
+	for _, s := range []service{worker, api} {
+		await(t, patience, s.name+" has logged what it waits for, once for each reason", func() error {
+			if n := strings.Count(s.stderr.String(), `"msg":"database.wait"`); n != 2 {
+				return fmt.Errorf("%d times", n)
+			}
+			return nil
+		})
+	}
+
 	d.url = empty
+	for _, args := range []string{"keys list", "keys create --name=shop --role=caller", "outbox list", "outbox replay", "outbox replay --apply"} {
+		r := d.oncepay(strings.Fields(args)...).run(t)
+		if r.code != 1 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, "run oncepay migrate") {
+			t.Errorf("%s: exit %d: %s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
 	expect(t, "migrate", d.oncepay("migrate").must(t), `(?m)^applied 0001_charge$`)
 	expect(t, "migrate again", d.oncepay("migrate").must(t), `^the schema is up to date\n$`)
 	worker.awaitReady()
 	api.awaitReady()
+	worker.awaitLog("database.ready", "level")
+	api.awaitLog("database.ready", "level")
 	d.token = strings.TrimSpace(d.oncepay("keys", "create", "--name=shop", "--role=caller").must(t))
 	key := newKey()
 	if err := d.mustPost(api.url, key, plainCharge).want(http.StatusAccepted); err != nil {
 		t.Fatal(err)
 	}
 	d.awaitStatus(api, key, client.StatusSucceeded)
+}
+
+func TestMigrateWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	d := &deployment{t: t, token: "not_made_yet"}
+	between, through := relayURL(t, pgtest.Empty(t))
+	between.cut()
+	d.url = through
+	migrate := d.oncepay("migrate").start(t)
+	migrate.awaitLog("database.wait", "error")
+	between.mend(t)
+	if code := migrate.exitCode(); code != 0 {
+		t.Fatalf("exit %d: %s", code, migrate.stderr.String())
+	}
+	expect(t, "migrate", migrate.stdout.String(), `(?m)^applied 0001_charge$`)
 }
 
 func TestI8DatabaseAway(t *testing.T) {

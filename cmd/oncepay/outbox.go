@@ -1,17 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -26,6 +28,14 @@ type filter struct {
 	Until   time.Time   `placeholder:"TIME" help:"Only charges created before it (RFC 3339)."`
 	Caller  string      `help:"Only charges of this caller."`
 	Charges []uuid.UUID `name:"charge" help:"Only these charges."`
+}
+
+// Validate refuses a time that ends before it begins, which no charge could be in.
+func (f filter) Validate() error {
+	if !f.Since.IsZero() && !f.Until.IsZero() && f.Since.After(f.Until) {
+		return errors.New("--since is after --until")
+	}
+	return nil
 }
 
 func (f filter) outbox() outbox.Filter {
@@ -43,12 +53,12 @@ func (c *outboxList) Validate() error {
 	if c.Limit < 1 || c.Limit > 10_000 {
 		return fmt.Errorf("--limit must be from 1 to 10000")
 	}
-	return c.database.Validate()
+	return cmp.Or(c.filter.Validate(), c.database.Validate())
 }
 
 // Run prints a line for each piece of unfinished work, oldest first.
 func (c *outboxList) Run(ctx context.Context) error {
-	b, err := c.open(ctx, "outbox", charges.Options{})
+	b, err := c.openReady(ctx, "outbox")
 	if err != nil {
 		return err
 	}
@@ -58,7 +68,7 @@ func (c *outboxList) Run(ctx context.Context) error {
 		return err
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CHARGE\tWORK\tCLASS\tAGE\tJOB\tRUNS\tNEXT RUN")
+	fmt.Fprintln(w, "CHARGE\tWORK\tCLASS\tAGE\tJOB\tRUNS\tNEXT RUN\tREASON")
 	now := time.Now()
 	for _, l := range lines {
 		state, next := "none", "-"
@@ -68,7 +78,7 @@ func (c *outboxList) Run(ctx context.Context) error {
 		case !l.Wants:
 			state = "not wanted"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", l.ChargeID, l.Kind, l.Class, now.Sub(l.CreatedAt).Round(time.Second), state, l.Attempt, next)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", l.ChargeID, l.Kind, l.Class, now.Sub(l.CreatedAt).Round(time.Second), state, l.Attempt, next, shortReason(l.Reason))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -79,6 +89,19 @@ func (c *outboxList) Run(ctx context.Context) error {
 	return nil
 }
 
+// shortReason makes a reason fit at the end of a line.
+func shortReason(reason string) string {
+	const most = 100
+	reason = strings.Join(strings.Fields(reason), " ")
+	switch runes := []rune(reason); {
+	case len(runes) == 0:
+		return "-"
+	case len(runes) > most:
+		return string(runes[:most-1]) + "…"
+	}
+	return reason
+}
+
 type outboxReplay struct {
 	database `embed:""`
 	filter   `embed:""`
@@ -86,9 +109,14 @@ type outboxReplay struct {
 	Who      string `env:"ONCEPAY_OPERATOR" help:"Who does it, for the audit row. Default: the user of this machine."`
 }
 
+// Validate refuses what cannot work.
+func (c *outboxReplay) Validate() error {
+	return cmp.Or(c.filter.Validate(), c.database.Validate())
+}
+
 // Run counts by class what is there, and with --apply enqueues what wants a job and has none.
 func (c *outboxReplay) Run(ctx context.Context) error {
-	b, err := c.open(ctx, "outbox", charges.Options{})
+	b, err := c.openReady(ctx, "outbox")
 	if err != nil {
 		return err
 	}
@@ -104,24 +132,39 @@ func (c *outboxReplay) Run(ctx context.Context) error {
 		fmt.Printf("\n%d jobs would be written. Nothing was changed; --apply does it.\n", preview.Enqueued)
 		return nil
 	}
-	bar := progressbar.NewOptions64(preview.Unfinished(), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("replay"),
-		progressbar.OptionShowCount(), progressbar.OptionSetWidth(40), progressbar.OptionOnCompletion(func() { fmt.Fprintln(os.Stderr) }))
-	report, err := b.outbox.Replay(ctx, b.charges, c.filter.outbox(), c.who(), func(r outbox.Report) {
-		// What arrives meanwhile is met as well, so the bar's end moves with it.
-		if n := r.Unfinished(); n > bar.GetMax64() {
-			bar.ChangeMax64(n)
-		}
-		_ = bar.Set64(r.Unfinished()) // a bar that cannot be drawn stops nobody
-	})
+	progress, finish := showProgress(preview.Unfinished())
+	report, err := b.outbox.Replay(ctx, b.charges, c.filter.outbox(), c.who(), progress)
+	finish(err == nil)
 	if err != nil {
 		return fmt.Errorf("replay was cut short after %d jobs, and may be run again: %w", report.Enqueued, err)
 	}
-	_ = bar.Finish()
 	if err := printReport(report); err != nil {
 		return err
 	}
 	fmt.Printf("\n%d jobs were written.\n", report.Enqueued)
 	return nil
+}
+
+// showProgress draws a bar of n pieces of work for whoever sits at a terminal; a log file is spared it.
+func showProgress(n int64) (progress func(outbox.Report), finish func(done bool)) {
+	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil, func(bool) {}
+	}
+	bar := progressbar.NewOptions64(n, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("replay"),
+		progressbar.OptionShowCount(), progressbar.OptionSetWidth(40))
+	progress = func(r outbox.Report) {
+		// What arrives meanwhile is met as well, so the bar's end moves with it.
+		if n := r.Unfinished(); n > bar.GetMax64() {
+			bar.ChangeMax64(n)
+		}
+		_ = bar.Set64(r.Unfinished()) // a bar that cannot be drawn stops nobody
+	}
+	return progress, func(done bool) {
+		if done {
+			_ = bar.Finish()
+		}
+		fmt.Fprintln(os.Stderr)
+	}
 }
 
 func (c *outboxReplay) who() string {

@@ -41,7 +41,11 @@ func TestOutbox(t *testing.T) {
 	}
 	expect(t, "one", outbox("replay", "--apply", "--charge="+ids[1], "--who=night-shift"), `(?m)^1 jobs were written\.$`)
 	expect(t, "none of another caller", outbox("replay", "--apply", "--caller=florist"), `(?m)^0 jobs were written\.$`)
-	expect(t, "the rest", outbox("replay", "--apply"), `(?m)^live +2 `, `(?m)^never_sent +1 `, `(?m)^1 jobs were written\.$`)
+	rest := d.oncepay("outbox", "replay", "--apply").run(t)
+	if rest.stderr != "" {
+		t.Errorf("a bar is drawn where nobody sees it: %q", rest.stderr)
+	}
+	expect(t, "the rest", rest.stdout, `(?m)^live +2 `, `(?m)^never_sent +1 `, `(?m)^1 jobs were written\.$`)
 	expect(t, "nothing more", outbox("replay", "--apply"), `(?m)^live +3 `, `(?m)^0 jobs were written\.$`)
 	if n := jobs(); n != 3 {
 		t.Errorf("%d jobs", n)
@@ -60,6 +64,30 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("%d requests to Stripe", n)
 		}
 	}
+}
+
+// Whoever reads the list learns why a person is asked, and what is in doubt about a receipt.
+func TestOutboxListSaysWhy(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	api := d.api()
+	var ids []string
+	for range 3 {
+		ids = append(ids, fmt.Sprint(member(t, d.mustPost(api.url, newKey(), plainCharge).body, "id")))
+	}
+	for _, statement := range []string{
+		`UPDATE charge SET status = 'needs_review', review_reason = 'two payments carry its key' WHERE id = '` + ids[0] + `'`,
+		`INSERT INTO receipt (charge_id, recipient, status, error) VALUES ('` + ids[1] + `', 'me@` + buyersHost + `', 'unknown', 'no answer ` + strings.Repeat("at all ", 40) + `')`,
+		`INSERT INTO receipt (charge_id, recipient, status, error) VALUES ('` + ids[2] + `', 'me@` + buyersHost + `', 'pending', 'SendGrid was away')`,
+	} {
+		if _, err := d.pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := d.oncepay("outbox", "list").must(t)
+	expect(t, "list", list, `^CHARGE .* REASON\n`, `(?m)^`+ids[0]+` +charge_send +needs_review .* two payments carry its key$`,
+		`(?m)^`+ids[1]+` +charge_send +never_sent .* -$`, `(?m)^`+ids[1]+` +receipt_send +receipt_unknown .* no answer at all [atl ]{50,99}…$`,
+		`(?m)^`+ids[2]+` +receipt_send +receipt_waiting .* -$`)
 }
 
 // expect checks that a text has a match for each of the patterns.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/oncepay/oncepay/workers/sandbox"
@@ -14,7 +16,19 @@ import (
 
 type sandboxCommand struct {
 	Listen  hostPort `default:"127.0.0.1:12111" placeholder:"HOST:PORT" help:"Where to listen: Stripe at /v1, SendGrid at /v3, controls at /_sandbox."`
-	Journal string   `placeholder:"FILE" help:"Keep the state in this file over a restart; without it, it is kept in memory."`
+	Journal string   `placeholder:"FILE" help:"Keep the state in this file over a restart; its directory must exist. Without it, it is kept in memory."`
+}
+
+// Validate refuses a journal in a directory that is not there: it is likelier a slip than a wish.
+func (c *sandboxCommand) Validate() error {
+	if c.Journal == "" {
+		return nil
+	}
+	dir := filepath.Dir(c.Journal)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return fmt.Errorf("--journal: there is no directory %s", dir)
+	}
+	return nil
 }
 
 // Run serves until the process is told to stop.
@@ -23,16 +37,17 @@ func (c *sandboxCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	fmt.Printf("sandbox http://%s\n", listener.Addr())
-	return c.serve(ctx, listener, log)
-}
-
-func (c *sandboxCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) (err error) {
-	defer listener.Close()
 	box, err := sandbox.New(sandbox.Options{JournalPath: c.Journal, Logger: log})
 	if err != nil {
-		return err
+		return errors.Join(err, listener.Close())
 	}
+	fmt.Printf("sandbox http://%s\n", listener.Addr())
+	return serveSandbox(ctx, box, listener, log)
+}
+
+// serveSandbox serves until ctx ends, and closes the box.
+func serveSandbox(ctx context.Context, box *sandbox.Sandbox, listener net.Listener, log *slog.Logger) (err error) {
+	defer listener.Close()
 	defer func() { err = errors.Join(err, box.Close()) }()
 	server := &http.Server{Handler: box, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
 	serving := make(chan error, 1)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,37 @@ func startSandbox(t *testing.T, flags ...string) *sandboxProcess {
 		return nil
 	})
 	return s
+}
+
+// A file that was named by mistake is left as it is, and alone; and nobody is told of an address that will not serve.
+func TestSandboxRefusesForeignFile(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"text":                      "to do: pay the florist\n",
+		"text without a line's end": "to do: pay the florist",
+		"JSON":                      `[{"kind":"order"` + ",\n" + `"value":1}]` + "\n",
+		"an array of other things":  "[1, 2]\n",
+		"bytes":                     "\x00\x01\x02",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			file := filepath.Join(dir, "notes")
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := oncepayArgs("sandbox", "--listen=127.0.0.1:0", "--journal="+file).run(t)
+			if r.code != 1 || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.Contains(r.stderr, file) {
+				t.Errorf("exit %d: %s%s", r.code, r.stdout, r.stderr)
+			}
+			if kept, err := os.ReadFile(file); err != nil || string(kept) != content {
+				t.Errorf("the file is %q now, %v", kept, err)
+			}
+			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+				t.Errorf("the directory has %v, %v", entries, err)
+			}
+		})
+	}
 }
 
 // control calls one of the sandbox's controls; nil into: the answer is not read.

@@ -62,6 +62,19 @@ func (d database) open(ctx context.Context, name string, options charges.Options
 
 func (b *backend) close() { b.pool.Close() }
 
+// openReady is open for a command that ends: what cannot be worked with is its error.
+func (d database) openReady(ctx context.Context, name string) (*backend, error) {
+	b, err := d.open(ctx, name, charges.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.schema(ctx); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
 // schema says why the database cannot be worked with; nil: it can.
 func (b *backend) schema(ctx context.Context) error {
 	pending, err := migrations.Pending(ctx, b.pool)
@@ -74,17 +87,25 @@ func (b *backend) schema(ctx context.Context) error {
 	return nil
 }
 
-// awaitSchema waits until the database answers and its schema is there, and says while it is waiting what for.
+// awaitSchema waits until the database answers and its schema is there. It logs what it waits for, again when that changes, and
+// the end of the wait.
 func (b *backend) awaitSchema(ctx context.Context, log *slog.Logger) error {
+	said := ""
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := b.schema(ctx)
 		if err == nil {
+			if said != "" {
+				log.Info("database.ready")
+			}
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		log.Warn("database.wait", "error", err)
+		if why := strings.Join(reasons(err), "; "); why != said {
+			said = why
+			log.Warn("database.wait", "reason", why, "error", oneLine(err.Error()))
+		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -99,8 +120,8 @@ type perSecond float64
 // UnmarshalText reads a rate.
 func (p *perSecond) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(string(text), "/s"), 64)
-	if err != nil || !(n > 0 && n <= 10_000) { // so written, NaN is refused as well
-		return fmt.Errorf("must be calls per second, such as 25/s")
+	if err != nil || !(n >= 0.1 && n <= 10_000) { // so written, NaN is refused as well
+		return fmt.Errorf("must be from 0.1 to 10000 calls per second, such as 25/s")
 	}
 	*p = perSecond(n)
 	return nil

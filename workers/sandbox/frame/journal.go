@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -51,14 +52,18 @@ type Journal struct {
 	broken error
 }
 
-// OpenJournal locks the journal at path, for this process alone. Replay must follow before the first Append.
-// With an empty path nothing is written or read.
+// OpenJournal locks the journal at path, for this process alone, with a file beside it, path.lock. Replay must follow before
+// the first Append. A file that does not begin as a journal does is refused, and nothing is made beside it. With an empty path
+// nothing is written or read.
 func OpenJournal(path string) (*Journal, error) {
 	if path == "" {
 		return &Journal{}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("sandbox journal: %w", err)
+	}
+	if err := refuseForeign(path); err != nil {
+		return nil, err
 	}
 	// The lock is a file of its own because Replay puts a new journal in the old one's place.
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
@@ -73,6 +78,41 @@ func OpenJournal(path string) (*Journal, error) {
 		return nil, errors.Join(fmt.Errorf("lock sandbox journal %s: %w", path, err), closeErr)
 	}
 	return &Journal{path: path, lock: lock}, nil
+}
+
+// lineStart is how every line that holds a record begins, as encodeLine writes it.
+const lineStart = `[{"kind":"`
+
+// refuseForeign returns an error for a file of somebody else's, such as one named by mistake. One whose only line was cut short
+// is still told apart by its beginning.
+func refuseForeign(path string) error {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("sandbox journal: %w", err)
+	}
+	defer file.Close()
+	in := bufio.NewReader(file)
+	start, err := in.Peek(len(lineStart))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("sandbox journal: %w", err)
+	}
+	foreign := fmt.Errorf("sandbox journal %s, line 1: this is not a journal of the sandbox; name another file", path)
+	if !strings.HasPrefix(lineStart, string(start)) {
+		return foreign
+	}
+	line, err := in.ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("sandbox journal: %w", err)
+	}
+	var records []Record
+	if json.Unmarshal(line, &records) != nil {
+		return foreign
+	}
+	return nil
 }
 
 // Replay gives every record to its keeper, then rewrites the file to what the keepers still hold and opens it
