@@ -37,19 +37,23 @@ func (c *migrateCommand) up(ctx context.Context, log *slog.Logger) (applied []st
 	const pause = time.Second
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	for waits := false; ; waits = true {
+	var why error // the last try's, unless it was cut short by the time itself
+	for {
 		names, err := migrations.Up(ctx, c.DatabaseURL, log)
 		applied = append(applied, names...)
 		if err == nil || !outbox.Unavailable(err) {
 			return applied, err
 		}
-		if !waits && ctx.Err() == nil {
+		if why == nil {
 			log.Warn("database.wait", "timeout", c.Timeout.String(), "error", oneLine(err.Error()))
+		}
+		if why == nil || ctx.Err() == nil {
+			why = err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return applied, fmt.Errorf("gave up waiting (--timeout=%s): %w", c.Timeout, err)
+			return applied, fmt.Errorf("gave up waiting (--timeout=%s): %w", c.Timeout, why)
 		}
 	}
 }
