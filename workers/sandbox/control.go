@@ -14,8 +14,8 @@ import (
 	"github.com/oncepay/oncepay/workers/stripe/stripetest"
 )
 
-// maxControl bounds the body of a control request.
-const maxControl = 64 << 10
+// maxControl bounds the body of a control request: an event can be set to hold 300 kB and more.
+const maxControl = 1 << 20
 
 func (s *Sandbox) routeControls() {
 	s.mux.HandleFunc("GET /_sandbox/ledger", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.Ledger()) })
@@ -28,6 +28,14 @@ func (s *Sandbox) routeControls() {
 	})
 	s.mux.HandleFunc("POST /_sandbox/clock", s.postClock)
 	s.mux.HandleFunc("POST /_sandbox/payment_intents/{id}/authenticate", s.postAuthenticate)
+	s.mux.HandleFunc("POST /_sandbox/payment_intents/{id}/dispute", s.postDispute)
+	s.mux.HandleFunc("POST /_sandbox/refunds/{id}/fail", s.postFailRefund)
+	s.mux.HandleFunc("GET /_sandbox/webhooks", func(w http.ResponseWriter, _ *http.Request) { s.showWebhooks(w) })
+	s.mux.HandleFunc("PUT /_sandbox/webhooks", s.putWebhooks)
+	s.mux.HandleFunc("POST /_sandbox/webhooks/deliver", s.postDeliver)
+	s.mux.HandleFunc("GET /_sandbox/events", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, map[string][]Event{"events": s.Events()})
+	})
 	s.mux.HandleFunc("/_sandbox/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Errorf("the sandbox has no control %s %s", r.Method, r.URL.Path))
 	})
@@ -104,29 +112,59 @@ func (s *Sandbox) postAuthenticate(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err)
 		return
 	}
-	switch err := s.Authenticate(r.PathValue("id"), body.Outcome == "succeeded"); {
-	case errors.Is(err, stripetest.ErrNoSuchPayment):
-		refuse(w, http.StatusNotFound, err)
-	case errors.Is(err, stripetest.ErrNotWaiting):
-		refuse(w, http.StatusConflict, err)
-	case err != nil:
-		refuse(w, http.StatusInternalServerError, err)
-	default:
+	finish(w, s.Authenticate(r.PathValue("id"), body.Outcome == "succeeded"))
+}
+
+func (s *Sandbox) postDispute(w http.ResponseWriter, r *http.Request) {
+	var body Challenge
+	if err := decode(r, &body); err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	finish(w, s.Dispute(r.PathValue("id"), body))
+}
+
+func (s *Sandbox) postFailRefund(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Reason string `json:"reason"`
+	}
+	if err := decode(r, &body); err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	finish(w, s.FailRefund(r.PathValue("id"), body.Reason))
+}
+
+// finish answers a control that plays a part at Stripe.
+func finish(w http.ResponseWriter, err error) {
+	switch {
+	case err == nil:
 		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, stripetest.ErrNoSuchPayment) || errors.Is(err, stripetest.ErrNotFound):
+		refuse(w, http.StatusNotFound, err)
+	case errors.Is(err, stripetest.ErrNotWaiting) || errors.Is(err, stripetest.ErrWrongState):
+		refuse(w, http.StatusConflict, err)
+	case errors.Is(err, stripetest.ErrBadControl):
+		refuse(w, http.StatusBadRequest, err)
+	default:
+		refuse(w, http.StatusInternalServerError, err)
 	}
 }
 
-// decode takes exactly one JSON value with known members only.
+// errBadBody refuses the body of a control request.
+var errBadBody = errors.New("the body cannot be read")
+
+// decode takes exactly one JSON value with known members only, or returns errBadBody.
 func decode(r *http.Request, into any) error {
 	raw, err := io.ReadAll(io.LimitReader(r.Body, maxControl+1))
 	if err != nil {
-		return fmt.Errorf("read body: %w", err)
+		return fmt.Errorf("%w: %w", errBadBody, err)
 	}
 	if len(raw) > maxControl {
-		return errors.New("the body is too large")
+		return fmt.Errorf("%w: it is too large", errBadBody)
 	}
 	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil {
-		return fmt.Errorf("the body cannot be read: %w", err)
+		return fmt.Errorf("%w: %w", errBadBody, err)
 	}
 	return nil
 }

@@ -41,6 +41,15 @@ func TestControlBodiesAreStrict(t *testing.T) {
 		{"clock", `{"advance":"-1h"}`, "forward"},
 		{"clock", `{"back":"1h"}`, "back"},
 		{"payment_intents/pi_1/authenticate", `{"outcome":"maybe"}`, "outcome must be"},
+		{"payment_intents/pi_1/dispute", `{"outcome":"drawn"}`, "outcome must be"},
+		{"payment_intents/pi_1/dispute", `{"reason":"angry"}`, "reason must be"},
+		{"payment_intents/pi_1/dispute", `{"Reason":"general"}`, "Reason"},
+		{"refunds/re_1/fail", `{"reason":"bad luck"}`, "reason must be"},
+		{"refunds/re_1/fail", `{"why":"unknown"}`, "why"},
+		{"faults", `{"fault":"no_webhooks","method":"GET"}`, "acts on no request"},
+		{"faults", `{"fault":"no_webhooks","delay_ms":5}`, "acts on no request"},
+		{"faults", `{"fault":"no_webhooks","idempotency_key":"k"}`, "acts on no request"},
+		{"webhooks/deliver", `{"event":"evt_1"}`, "event"},
 	} {
 		r := call(t, "POST", url+"/_sandbox/"+c.path, c.body)
 		var body struct{ Error string }
@@ -76,6 +85,34 @@ func TestFaultsOverHTTP(t *testing.T) {
 	}
 	if r := pay(t, url, "k-2"); r.status != 200 {
 		t.Fatalf("got %d", r.status)
+	}
+}
+
+func TestStripesControlsOverHTTP(t *testing.T) {
+	t.Parallel()
+	sb, url, _ := open(t, "")
+	id := payWith(t, url, "k-1", "pm_card_visa")
+	act(t, url, "/v1/refunds", "amount=99&payment_intent="+id)
+	refund := sb.Ledger().Refunds[0].ID
+	for _, c := range []struct {
+		path, body string
+		status     int
+	}{
+		{"refunds/re_none/fail", `{}`, 404},
+		{"refunds/" + refund + "/fail", `{}`, 204},
+		{"refunds/" + refund + "/fail", `{}`, 409},
+		{"payment_intents/pi_none/dispute", `{}`, 404},
+		{"payment_intents/" + id + "/dispute", `{"amount":1100}`, 400},
+		{"payment_intents/" + id + "/dispute", `{"reason":"duplicate","amount":1000,"outcome":"lost"}`, 204},
+		{"payment_intents/" + id + "/dispute", `{}`, 409},
+	} {
+		if r := call(t, "POST", url+"/_sandbox/"+c.path, c.body); r.status != c.status {
+			t.Errorf("%s %s: %d %s, want %d", c.path, c.body, r.status, r.body, c.status)
+		}
+	}
+	ledger := sb.Ledger()
+	if d := ledger.Disputes[0]; d.Status != "lost" || d.Amount != 1000 || ledger.Refunds[0].Status != "failed" {
+		t.Errorf("%+v", ledger)
 	}
 }
 

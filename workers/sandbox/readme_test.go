@@ -27,6 +27,9 @@ func TestREADME(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	ledger := sb.Ledger()
+	if len(ledger.Refunds) != 1 || ledger.Refunds[0].Status != "failed" || len(ledger.Disputes) != 1 || ledger.Disputes[0].Status != "won" {
+		t.Errorf("refunds %+v, disputes %+v", ledger.Refunds, ledger.Disputes)
+	}
 	if len(ledger.Mails) != 1 || len(ledger.PaymentIntents) != 2 || len(sb.Faults()) != 0 {
 		t.Fatalf("ledger: %+v", ledger)
 	}

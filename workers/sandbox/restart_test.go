@@ -47,6 +47,48 @@ func TestStateSurvivesRestart(t *testing.T) {
 	}
 }
 
+// What is under way goes on after a restart as if there had been none, and what happened meanwhile is told once.
+func TestRefundsAndDisputesSurviveRestart(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "journal")
+	sb, url, stop := open(t, path)
+	refunded, disputed := payWith(t, url, "k-1", "pm_card_refundFail"), payWith(t, url, "k-2", "pm_card_visa")
+	act(t, url, "/v1/refunds", "amount=99&payment_intent="+refunded)
+	if err := sb.Dispute(disputed, sandbox.Challenge{}); err != nil {
+		t.Fatal(err)
+	}
+	debit := payWith(t, url, "k-3", "pm_usBankAccount")
+	before := sb.Ledger()
+	stop()
+
+	for _, advance := range []time.Duration{0, 10 * 24 * time.Hour, time.Hour} {
+		sb, _, stop = open(t, path)
+		if advance > 0 {
+			if err := sb.Advance(advance); err != nil {
+				t.Fatal(err)
+			}
+		} else if after := sb.Ledger(); fmt.Sprint(after.Refunds, after.Disputes, after.PaymentIntents) != fmt.Sprint(before.Refunds, before.Disputes, before.PaymentIntents) {
+			t.Fatalf("%+v became %+v", before, after)
+		}
+		stop()
+	}
+	sb, _, _ = open(t, path)
+	after := sb.Ledger()
+	if after.Refunds[0].Status != "failed" || after.Disputes[0].Status != "lost" || after.PaymentIntents[0].AmountRefunded != 0 {
+		t.Fatalf("%+v", after)
+	}
+	told := map[string]int{}
+	for _, e := range sb.Events() {
+		told[e.Type+" "+e.About]++
+	}
+	for _, one := range []string{"refund.created " + after.Refunds[0].ID, "refund.failed " + after.Refunds[0].ID, "payment_intent.succeeded " + debit,
+		"charge.dispute.created " + after.Disputes[0].ID, "charge.dispute.closed " + after.Disputes[0].ID} {
+		if told[one] != 1 {
+			t.Errorf("%s was told %d times", one, told[one])
+		}
+	}
+}
+
 func TestTornLastLineIsDropped(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "journal")
@@ -110,6 +152,23 @@ func TestKilledProcessForgetsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$")
 	child.Env = append(os.Environ(), childEnv+"="+path)
+	killAfter(t, child, 20)
+
+	sb, _, _ := open(t, path)
+	kept := map[string]int{}
+	for _, p := range sb.Ledger().PaymentIntents {
+		kept[p.IdempotencyKey]++
+	}
+	for i := range 20 {
+		if key := fmt.Sprint("k-", i); kept[key] != 1 {
+			t.Errorf("%s was answered and is kept %d times", key, kept[key])
+		}
+	}
+}
+
+// killAfter starts the child and kills it when it has printed so many lines.
+func killAfter(t *testing.T, child *exec.Cmd, lines int) {
+	t.Helper()
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +178,7 @@ func TestKilledProcessForgetsNothing(t *testing.T) {
 	}
 	var told bytes.Buffer
 	buf := make([]byte, 4096)
-	for strings.Count(told.String(), "\n") < 20 {
+	for strings.Count(told.String(), "\n") < lines {
 		n, err := out.Read(buf)
 		told.Write(buf[:n])
 		if err != nil {
@@ -131,17 +190,6 @@ func TestKilledProcessForgetsNothing(t *testing.T) {
 	}
 	if err := child.Wait(); err == nil {
 		t.Fatal("the child was not killed")
-	}
-
-	sb, _, _ := open(t, path)
-	kept := map[string]int{}
-	for _, p := range sb.Ledger().PaymentIntents {
-		kept[p.IdempotencyKey]++
-	}
-	for i := range 20 {
-		if key := fmt.Sprint("k-", i); kept[key] != 1 {
-			t.Errorf("%s was answered and is kept %d times", key, kept[key])
-		}
 	}
 }
 

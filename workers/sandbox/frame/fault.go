@@ -20,7 +20,7 @@ const (
 	Truncate     Kind = "truncate"      // done; full Content-Length, half of the body, connection closed
 	HTML         Kind = "html"          // done; answered with 200 and a page of HTML
 	ListLag      Kind = "list_lag"      // a list misses what was created within the last DelayMS of sandbox time
-	NoWebhooks   Kind = "no_webhooks"   // remembered; touches no request
+	NoWebhooks   Kind = "no_webhooks"   // what happens meanwhile is recorded, and not told; touches no request
 )
 
 // Forever as Times keeps a fault armed until the faults are cleared.
@@ -37,12 +37,14 @@ const (
 type Fault struct {
 	// Method matches exactly; empty matches any.
 	Method string `json:"method,omitempty"`
-	// Path matches the URL's path exactly, or as a prefix when it ends in "*"; empty matches any.
+	// Path matches the URL's path exactly, or as a prefix when it ends in "*"; empty matches any. NoWebhooks compares
+	// it with the path of the changed object's kind, such as /v1/refunds.
 	Path string `json:"path,omitempty"`
 	// IdempotencyKey, where given, limits the fault to requests that carry this key.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	Kind           Kind   `json:"fault"`
-	// Times is how many requests it acts on; 0 means 1. Forever, too, is possible.
+	// Times is how many requests it acts on; 0 means 1. Forever, too, is possible. For NoWebhooks it counts changes
+	// that are told of, and 0 means Forever.
 	Times int `json:"times"`
 	// Probability, in (0,1], that it acts on a request it matches; 0 means 1.
 	Probability float64 `json:"probability"`
@@ -72,6 +74,9 @@ var neverStored = map[int]bool{401: true, 403: true, 409: true, 429: true}
 func (f Fault) normal() (Fault, error) {
 	if f.Times == 0 {
 		f.Times = 1
+		if f.Kind == NoWebhooks {
+			f.Times = Forever
+		}
 	}
 	if f.Probability == 0 {
 		f.Probability = 1
@@ -100,6 +105,8 @@ func (f Fault) normal() (Fault, error) {
 		return f, errors.New("list_lag acts on lists only: method must be GET")
 	case f.Kind == StoredStatus && f.Method != "" && f.Method != "POST":
 		return f, errors.New("stored_status acts on writes with a key only: method must be POST")
+	case f.Kind == NoWebhooks && (f.Method != "" && f.Method != "POST" || f.IdempotencyKey != "" || f.DelayMS != 0):
+		return f, errors.New("no_webhooks acts on no request: only path, times and probability go with it")
 	case f.Path != "" && f.Path != "*" && !strings.HasPrefix(f.Path, "/"):
 		return f, errors.New("path must begin with a slash")
 	case strings.Contains(strings.TrimSuffix(f.Path, "*"), "*"):
@@ -137,6 +144,10 @@ func (f Fault) matches(method, path string, t Traits) bool {
 	if f.Method != "" && f.Method != method || f.IdempotencyKey != "" && f.IdempotencyKey != t.IdempotencyKey {
 		return false
 	}
+	return f.covers(path)
+}
+
+func (f Fault) covers(path string) bool {
 	if prefix, ok := strings.CutSuffix(f.Path, "*"); ok {
 		return strings.HasPrefix(path, prefix)
 	}

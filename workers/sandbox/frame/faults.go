@@ -52,10 +52,29 @@ func (s *Faults) Armed() []Fault {
 // take picks the fault for one request: the oldest that matches and whose dice fall so, or nil. One fault at
 // most acts on a request.
 func (s *Faults) take(method, path string, t Traits) *Fault {
+	return s.pick(func(f *Fault) bool { return f.matches(method, path, t) })
+}
+
+// takeWebhook tells whether a fault holds back what is told of a change at path.
+func (s *Faults) takeWebhook(path string) bool {
+	return s.pick(func(f *Fault) bool { return f.Kind == NoWebhooks && f.covers(path) }) != nil
+}
+
+// silence tells whether a fault keeps even pending webhooks of path from being sent: one that is armed for all of them,
+// until it is cleared.
+func (s *Faults) silence(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.armed, func(f *Fault) bool {
+		return f.Kind == NoWebhooks && f.Times == Forever && f.Probability == 1 && f.covers(path)
+	})
+}
+
+func (s *Faults) pick(matches func(*Fault) bool) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, f := range s.armed {
-		if !f.matches(method, path, t) || f.Probability < 1 && rand.Float64() >= f.Probability {
+		if !matches(f) || f.Probability < 1 && rand.Float64() >= f.Probability {
 			continue
 		}
 		acts := *f

@@ -16,8 +16,9 @@ const maxBody = 4 << 20
 
 // Frame serves providers, each under its own prefix of the path, as one http.Handler.
 type Frame struct {
-	Clock  *Clock
-	Faults Faults
+	Clock    *Clock
+	Faults   *Faults
+	Webhooks *Webhooks
 
 	journal   *Journal
 	logger    *slog.Logger
@@ -29,24 +30,25 @@ type Frame struct {
 }
 
 // New makes a frame; providers are registered by their path prefix, such as "/v1/".
-func New(clock *Clock, journal *Journal, logger *slog.Logger, providers map[string]Provider) *Frame {
+func New(clock *Clock, faults *Faults, webhooks *Webhooks, journal *Journal, logger *slog.Logger, providers map[string]Provider) *Frame {
 	return &Frame{
-		Clock: clock, journal: journal, logger: logger, providers: providers,
+		Clock: clock, Faults: faults, Webhooks: webhooks, journal: journal, logger: logger, providers: providers,
 		requests: requestLog{journal: journal},
 		closed:   make(chan struct{}),
 	}
 }
 
 // Keepers are the frame's own parts that the journal keeps.
-func (f *Frame) Keepers() []Keeper { return []Keeper{f.Clock, &f.requests} }
+func (f *Frame) Keepers() []Keeper { return []Keeper{f.Clock, &f.requests, f.Webhooks} }
 
 // Requests returns the last 10,000 requests in order of arrival.
 func (f *Frame) Requests() []LoggedRequest { return f.requests.all() }
 
-// Close drops the requests that are being held, undone, and releases the journal.
+// Close drops the requests that are being held, undone, stops sending webhooks, and releases the journal.
 func (f *Frame) Close() error {
 	f.closeOnce.Do(func() {
 		close(f.closed)
+		f.Webhooks.close()
 		f.closeErr = f.journal.Close()
 	})
 	return f.closeErr

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/mail"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,9 @@ func read(body []byte) ([]Mail, []refusal) {
 		maps.Copy(args, m.CustomArgs)
 		maps.Copy(args, p.CustomArgs)
 		mails[i] = Mail{To: joined(p.To), From: m.From.Email, Subject: m.Subject, CustomArgs: args, IdempotencyKey: args[keyArg]}
+		for _, a := range slices.Concat(p.To, p.CC, p.BCC) {
+			mails[i].Recipients = append(mails[i].Recipients, a.Email)
+		}
 		if p.Subject != "" {
 			mails[i].Subject = p.Subject
 		}

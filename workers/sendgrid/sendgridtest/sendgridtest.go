@@ -1,7 +1,8 @@
 // Package sendgridtest is a SendGrid to test against: it accepts mails and keeps them.
 //
 // It serves POST /v3/mail/send and GET /v3/scopes, and refuses what SendGrid refuses in a mail's body. As at
-// SendGrid there is no idempotency: the same mail sent twice is two mails. A mail's idempotency key, in the
+// SendGrid there is no idempotency: the same mail sent twice is two mails. What becomes of a mail is decided by its
+// address (event.go) and told by signed webhook (courier.go), all events of one request in one batch. A mail's idempotency key, in the
 // ledger and the request log, is its custom argument "oncepay_key"; SendGrid itself makes nothing of it.
 package sendgridtest
 
@@ -25,22 +26,24 @@ const (
 
 // SendGrid is the simulator; it is a frame.Provider and a frame.Keeper.
 type SendGrid struct {
-	clock   *frame.Clock
-	journal *frame.Journal
+	clock    *frame.Clock
+	journal  *frame.Journal
+	webhooks *frame.Webhooks
 
 	mu    sync.Mutex
 	mails []Mail
 }
 
-// New makes a SendGrid without mails.
-func New(clock *frame.Clock, journal *frame.Journal) *SendGrid {
-	return &SendGrid{clock: clock, journal: journal}
+// New makes a SendGrid without mails. Its events go to the webhooks, where Courier is registered as "sendgrid".
+func New(clock *frame.Clock, journal *frame.Journal, webhooks *frame.Webhooks) *SendGrid {
+	return &SendGrid{clock: clock, journal: journal, webhooks: webhooks}
 }
 
 // Mail is one personalization of an accepted request: what one set of recipients gets.
 type Mail struct {
-	ID             string            `json:"id"` // X-Message-Id of the request
-	To             string            `json:"to"` // addresses, joined by ", "
+	ID             string            `json:"id"`         // X-Message-Id of the request
+	To             string            `json:"to"`         // addresses, joined by ", "
+	Recipients     []string          `json:"recipients"` // to, cc and bcc
 	From           string            `json:"from"`
 	Subject        string            `json:"subject"`
 	IdempotencyKey string            `json:"idempotency_key"` // the custom argument oncepay_key, or ""
@@ -113,16 +116,18 @@ func (s *SendGrid) send(r *frame.Request) (frame.Answer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id := newID()
+	id, now := newID(), s.clock.Now()
 	records := make([]frame.Record, len(mails))
 	for i := range mails {
-		mails[i].ID, mails[i].AcceptedAt = id, s.clock.Now()
+		mails[i].ID, mails[i].AcceptedAt = id, now
 		records[i] = frame.NewRecord(mailKind, mails[i])
 	}
-	if err := s.journal.Append(records...); err != nil {
+	parcel := s.draft(id, mails, now)
+	if err := s.journal.Append(append(records, parcel.Record())...); err != nil {
 		return frame.Answer{}, fmt.Errorf("keep mail: %w", err)
 	}
 	s.mails = append(s.mails, mails...)
+	s.webhooks.Post(parcel)
 	return frame.Answer{Status: http.StatusAccepted, Header: http.Header{"X-Message-Id": {id}}}, nil
 }
 

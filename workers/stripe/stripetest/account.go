@@ -73,11 +73,11 @@ type balancePart struct {
 	SourceTypes map[string]int64 `json:"source_types"`
 }
 
-// balance adds up what was received, by currency. There are no fees and no payouts here, and nothing is pending.
+// balance adds up what was received and neither given back nor disputed, by currency. There are no fees and no payouts here, and nothing is pending.
 func (b *book) balance(who partition) balanceView {
 	sums := map[string]int64{"usd": 0}
 	for _, pi := range b.intents {
-		sums[pi.Currency] += pi.AmountReceived
+		sums[pi.Currency] += pi.unrefunded() - pi.AmountDisputed
 	}
 	view := balanceView{Object: "balance", Livemode: who.Livemode}
 	for currency, sum := range sums {

@@ -1,34 +1,45 @@
 package stripetest
 
 import (
-	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"time"
 
 	"github.com/oncepay/oncepay/workers/sandbox/frame"
 )
 
 const (
-	intentKind = "stripe.payment_intent"
-	keyKind    = "stripe.key"
+	intentKind  = "stripe.payment_intent"
+	refundKind  = "stripe.refund"
+	disputeKind = "stripe.dispute"
+	keyKind     = "stripe.key"
 )
 
-// book is what one account has in one mode. Payments in it are never changed in place, only replaced, so a
-// pointer that was handed out stays as it was.
+// book is what one account has in one mode. Objects in it are never changed in place, only replaced, so a
+// pointer that was handed out stays as it was. Orders are of ids, oldest first.
 type book struct {
-	intents map[string]*intent
-	order   []string            // ids of intents, oldest first
-	due     map[string]struct{} // ids of intents that change by themselves as time passes
-	keys    keyStore
+	owner        partition
+	intents      map[string]*intent
+	order        []string
+	charges      map[string]string // ids of charges to ids of their intents
+	refunds      map[string]*refund
+	refundOrder  []string
+	disputes     map[string]*dispute
+	disputeOrder []string
+	disputed     map[string]string    // ids of intents to ids of their disputes
+	due          map[string]time.Time // when objects change by themselves, by their ids
+	keys         keyStore
 }
 
 // book returns the caller's book, made when first asked for. s.mu is held.
 func (s *Stripe) book(who partition) *book {
 	b, ok := s.books[who]
 	if !ok {
-		b = &book{intents: map[string]*intent{}, due: map[string]struct{}{}, keys: newKeyStore()}
+		b = &book{
+			owner: who, intents: map[string]*intent{}, charges: map[string]string{}, refunds: map[string]*refund{},
+			disputes: map[string]*dispute{}, disputed: map[string]string{}, due: map[string]time.Time{}, keys: newKeyStore(),
+		}
 		s.books[who] = b
 	}
 	return b
@@ -47,14 +58,38 @@ func (b *book) put(pi *intent) {
 		b.order = append(b.order, pi.ID)
 	}
 	b.intents[pi.ID] = pi
-	delete(b.due, pi.ID)
-	if !pi.DueAt.IsZero() {
-		b.due[pi.ID] = struct{}{}
+	if pi.LatestCharge != "" {
+		b.charges[pi.LatestCharge] = pi.ID
+	}
+	b.changesAt(pi.ID, pi.DueAt)
+}
+
+func (b *book) putRefund(r *refund) {
+	if _, known := b.refunds[r.ID]; !known {
+		b.refundOrder = append(b.refundOrder, r.ID)
+	}
+	b.refunds[r.ID] = r
+	b.changesAt(r.ID, r.DueAt)
+}
+
+func (b *book) putDispute(d *dispute) {
+	if _, known := b.disputes[d.ID]; !known {
+		b.disputeOrder = append(b.disputeOrder, d.ID)
+	}
+	b.disputes[d.ID], b.disputed[d.PaymentIntent] = d, d.ID
+	b.changesAt(d.ID, d.DueAt)
+}
+
+// changesAt notes when the object changes by itself; zero for never.
+func (b *book) changesAt(id string, at time.Time) {
+	delete(b.due, id)
+	if !at.IsZero() {
+		b.due[id] = at
 	}
 }
 
 // Kinds, Restore and Snapshot implement frame.Keeper.
-func (s *Stripe) Kinds() []string { return []string{intentKind, keyKind} }
+func (s *Stripe) Kinds() []string { return []string{intentKind, refundKind, disputeKind, keyKind} }
 
 func (s *Stripe) Restore(r frame.Record) error {
 	s.mu.Lock()
@@ -66,6 +101,18 @@ func (s *Stripe) Restore(r frame.Record) error {
 			return err
 		}
 		s.book(pi.Owner).put(&pi)
+	case refundKind:
+		var re refund
+		if err := json.Unmarshal(r.Value, &re); err != nil {
+			return err
+		}
+		s.book(re.Owner).putRefund(&re)
+	case disputeKind:
+		var d dispute
+		if err := json.Unmarshal(r.Value, &d); err != nil {
+			return err
+		}
+		s.book(d.Owner).putDispute(&d)
 	case keyKind:
 		var k storedAnswer
 		if err := json.Unmarshal(r.Value, &k); err != nil {
@@ -86,51 +133,17 @@ func (s *Stripe) Snapshot() []frame.Record {
 		for _, id := range b.order {
 			records = append(records, frame.NewRecord(intentKind, b.intents[id]))
 		}
+		for _, id := range b.refundOrder {
+			records = append(records, frame.NewRecord(refundKind, b.refunds[id]))
+		}
+		for _, id := range b.disputeOrder {
+			records = append(records, frame.NewRecord(disputeKind, b.disputes[id]))
+		}
 		for _, k := range b.keys.oldestFirst() {
 			records = append(records, frame.NewRecord(keyKind, k))
 		}
 	}
 	return records
-}
-
-// Payment is a PaymentIntent in the ledger; the members are Stripe's own.
-type Payment struct {
-	ID             string            `json:"id"`
-	Amount         int64             `json:"amount"`
-	AmountReceived int64             `json:"amount_received"`
-	Currency       string            `json:"currency"`
-	Status         string            `json:"status"`
-	Customer       string            `json:"customer,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key"` // of the request that created it
-	Metadata       map[string]string `json:"metadata"`
-	Created        int64             `json:"created"` // seconds since 1970, as at Stripe
-	Account        string            `json:"account"`
-	Livemode       bool              `json:"livemode"`
-}
-
-// Ledger returns every payment of every account and mode, oldest first.
-func (s *Stripe) Ledger() []Payment {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := []*intent{}
-	for _, b := range s.books {
-		b.settle(s.clock.Now())
-		for _, pi := range b.intents {
-			all = append(all, pi)
-		}
-	}
-	slices.SortFunc(all, func(x, y *intent) int {
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
-	})
-	payments := make([]Payment, len(all))
-	for i, pi := range all {
-		payments[i] = Payment{
-			ID: pi.ID, Amount: pi.Amount, AmountReceived: pi.AmountReceived, Currency: pi.Currency, Status: pi.Status,
-			Customer: pi.Customer, IdempotencyKey: pi.IdempotencyKey, Metadata: pi.Metadata,
-			Created: pi.CreatedAt.Unix(), Account: pi.Owner.Account, Livemode: pi.Owner.Livemode,
-		}
-	}
-	return payments
 }
 
 func newID(prefix string) string { return prefix + rand.Text() }

@@ -73,6 +73,7 @@ func capture(pi *intent, p *params, _ environment) *apiError {
 	}
 	pi.Status, pi.AmountReceived, pi.AmountCapturable = succeeded, amount, 0
 	pi.DueAt, pi.DueStatus = time.Time{}, ""
+	pi.tell("payment_intent.succeeded")
 	return nil
 }
 
@@ -93,6 +94,7 @@ func (pi *intent) cancelAt(now time.Time, reason string) {
 	pi.Status, pi.AmountCapturable = canceled, 0
 	pi.CanceledAt, pi.CancellationReason = now, reason
 	pi.DueAt, pi.DueStatus = time.Time{}, ""
+	pi.tell("payment_intent.canceled")
 }
 
 // only refuses an operation in any state but these.
@@ -143,21 +145,24 @@ func (pi *intent) pay(c confirmation, env environment) *apiError {
 	pi.ActionURL, pi.ReturnURL = "", ""
 	switch {
 	case m.outcome == declines:
-		return pi.decline(m.code, m.declineCode, m.adviceCode)
+		return pi.decline(env.now, m.code, m.declineCode, m.adviceCode)
 	case m.outcome == authenticates && (c.offSession || c.errorOnAction):
-		return pi.decline("authentication_required", "authentication_required", "")
+		return pi.decline(env.now, "authentication_required", "authentication_required", "")
 	case m.outcome == authenticates:
 		pi.Status = requiresAction
 		pi.ActionURL = fmt.Sprintf("http://%s/_sandbox/payment_intents/%s/authenticate", env.host, pi.ID)
 		pi.ReturnURL = c.returnURL
+		pi.tell("payment_intent.requires_action")
 	case m.outcome == debits:
-		pi.Status, pi.LatestCharge = processing, newID("py_")
+		pi.Status = processing
+		pi.newCharge("py_", env.now)
 		if m.settles != "" {
 			pi.DueAt, pi.DueStatus = env.now.Add(bankDelay), m.settles
 		}
 		if m.settles == requiresPaymentMethod {
 			pi.DueError = pi.declineError(m.code, m.declineCode, "")
 		}
+		pi.tell("payment_intent.processing")
 	default:
 		pi.authorize(env.now)
 	}
@@ -166,24 +171,34 @@ func (pi *intent) pay(c confirmation, env environment) *apiError {
 
 // authorize takes the money, or reserves it where it is to be captured later.
 func (pi *intent) authorize(now time.Time) {
-	pi.LatestCharge = newID("ch_")
+	pi.newCharge("ch_", now)
+	pi.Authorized = pi.LatestCharge
 	pi.ActionURL, pi.ReturnURL = "", ""
 	if pi.CaptureMethod == "manual" {
 		pi.Status, pi.AmountCapturable = requiresCapture, pi.Amount
 		pi.DueAt, pi.DueStatus = now.Add(authorizationLife), canceled
+		pi.tell("payment_intent.amount_capturable_updated")
 		return
 	}
 	pi.Status, pi.AmountReceived = succeeded, pi.Amount
+	pi.tell("payment_intent.succeeded")
 }
 
 // decline sends the payment back for another payment method, and is the 402 that says so.
-func (pi *intent) decline(code, declineCode, adviceCode string) *apiError {
-	pi.LatestCharge = newID("ch_")
+func (pi *intent) decline(now time.Time, code, declineCode, adviceCode string) *apiError {
+	pi.newCharge("ch_", now)
 	e := pi.declineError(code, declineCode, adviceCode)
-	pi.Status, pi.PaymentMethod, pi.LastError = requiresPaymentMethod, "", e
+	pi.fail(e)
 	answer := *e
 	answer.PaymentIntent = pi.view()
 	return &answer
+}
+
+// fail sends the payment back for another payment method.
+func (pi *intent) fail(e *apiError) {
+	pi.Status, pi.PaymentMethod, pi.LastError = requiresPaymentMethod, "", e
+	pi.ActionURL, pi.ReturnURL = "", ""
+	pi.tell("payment_intent.payment_failed")
 }
 
 func (pi *intent) declineError(code, declineCode, adviceCode string) *apiError {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// operation is a write: it returns the payment to keep and the error to answer, if any. A decline is both;
-// with an error that is not stored under a key the payment is thrown away. It changes nothing that the book holds.
-type operation func(*book, *params, environment) (*intent, *apiError)
+// operation is a write: it returns what to keep and the error to answer, if any. A decline is both; with an
+// error that is not stored under a key the change is thrown away. It changes nothing that the book holds.
+type operation func(*book, *params, environment) (*change, *apiError)
 
 // environment is what an operation may know beside its parameters.
 type environment struct {
@@ -19,7 +19,7 @@ type environment struct {
 }
 
 // create is POST /v1/payment_intents.
-func create(_ *book, p *params, env environment) (*intent, *apiError) {
+func create(_ *book, p *params, env environment) (*change, *apiError) {
 	pi := &intent{
 		ID: newID("pi_"), Owner: env.who, CreatedAt: env.now, IdempotencyKey: env.key, Status: requiresPaymentMethod,
 		Metadata:                  p.metadata(),
@@ -51,10 +51,11 @@ func create(_ *book, p *params, env environment) (*intent, *apiError) {
 	if err := pi.attach(c); err != nil {
 		return nil, err
 	}
+	pi.tell("payment_intent.created")
 	if !confirmNow {
-		return pi, nil
+		return &change{intent: pi}, nil
 	}
-	return pi, pi.pay(c, env)
+	return &change{intent: pi}, pi.pay(c, env)
 }
 
 // methodTypes reads which kinds of payment method are allowed. Since 2023-08-16 a PaymentIntent that names

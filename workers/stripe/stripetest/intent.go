@@ -18,6 +18,8 @@ const (
 
 // intent is a PaymentIntent as the book and the journal hold it.
 type intent struct {
+	news
+
 	ID             string
 	Owner          partition
 	CreatedAt      time.Time
@@ -27,6 +29,8 @@ type intent struct {
 	Amount           int64
 	AmountCapturable int64
 	AmountReceived   int64
+	AmountRefunded   int64
+	AmountDisputed   int64 // withdrawn by a dispute
 	Currency         string
 	Status           string
 
@@ -45,6 +49,9 @@ type intent struct {
 	SetupFutureUsage string
 
 	LatestCharge       string
+	ChargedAt          time.Time // when LatestCharge began
+	Authorized         string    // the charge that was authorised
+	Disputed           bool      // now or once
 	LastError          *apiError
 	ActionURL          string // where the buyer authenticates, in requires_action
 	ReturnURL          string // set with ActionURL when the caller gave one
@@ -60,9 +67,12 @@ type intent struct {
 // clone is a copy that can be changed without changing pi.
 func (pi *intent) clone() *intent {
 	c := *pi
-	c.Metadata = maps.Clone(pi.Metadata)
+	c.Metadata, c.told = maps.Clone(pi.Metadata), nil
 	return &c
 }
+
+// tell notes an event of the payment.
+func (pi *intent) tell(kind string) { pi.news.tell(kind, intentsPath, pi.ID, pi.view(), nil) }
 
 // intentView is the API's form of a PaymentIntent.
 type intentView struct {
@@ -82,7 +92,7 @@ type intentView struct {
 	Customer                  *string           `json:"customer"`
 	Description               *string           `json:"description"`
 	LastPaymentError          *apiError         `json:"last_payment_error"`
-	LatestCharge              *string           `json:"latest_charge"`
+	LatestCharge              any               `json:"latest_charge"` // its id, or a chargeView where it was asked for
 	Livemode                  bool              `json:"livemode"`
 	Metadata                  map[string]string `json:"metadata"`
 	NextAction                *nextActionView   `json:"next_action"`

@@ -58,19 +58,17 @@ func (s *Stripe) write(r *frame.Request, who partition, do operation) (frame.Ans
 	defer s.mu.Unlock()
 	env := environment{now: s.clock.Now(), who: who, key: key, host: r.Host}
 	b := s.book(who)
-	b.settle(env.now)
+	if err := s.settle(b, env.now); err != nil {
+		return frame.Answer{}, err
+	}
 	p := formParams(r)
 	fingerprint := fingerprint(r.Path, p.values)
 	if stored := b.keys.recall(key, env.now); stored != nil {
 		return stored.replay(r, requestID, fingerprint), nil
 	}
 
-	pi, apiErr, executed := perform(r.Fault, b, p, env, do)
-	var object any
-	if pi != nil {
-		object = pi.view()
-	}
-	answer := respond(r, requestID, object, apiErr)
+	done, apiErr, executed := perform(r.Fault, b, p, env, do)
+	answer := respond(r, requestID, done.view(), apiErr)
 	var stored *storedAnswer
 	if key != "" && executed {
 		answer.Header.Set("Original-Request", requestID)
@@ -79,50 +77,26 @@ func (s *Stripe) write(r *frame.Request, who partition, do operation) (frame.Ans
 			Status: answer.Status, Body: answer.Body, RequestID: requestID,
 		}
 	}
-	return answer, s.commit(b, pi, stored)
+	return answer, s.commit(b, done, stored, cause{at: env.now, requestID: requestID, key: key})
 }
 
-// perform runs the operation, under a stored_status fault if there is one. It returns the payment that was made
-// or changed, nil for none; the error to answer; and whether execution began, after which Stripe stores the
+// perform runs the operation, under a stored_status fault if there is one. It returns what it changed, nil for
+// nothing; the error to answer; and whether execution began, after which Stripe stores the
 // answer: for a success, a decline or a failure of its own, not for parameters that it refuses. Those pass
 // the fault by.
-func perform(f *frame.Fault, b *book, p *params, env environment, do operation) (*intent, *apiError, bool) {
+func perform(f *frame.Fault, b *book, p *params, env environment, do operation) (*change, *apiError, bool) {
 	faulty := f != nil && f.Kind == frame.StoredStatus
 	if faulty && !f.Done {
 		return nil, faultError(f), true
 	}
-	pi, apiErr := do(b, p, env)
+	done, apiErr := do(b, p, env)
 	switch {
 	case apiErr != nil && apiErr.Type != "card_error":
 		return nil, apiErr, false
 	case faulty:
-		return pi, faultError(f), true
+		return done, faultError(f), true
 	}
-	return pi, apiErr, true
-}
-
-// commit remembers payment and answer together, then shows them. s.mu is held.
-func (s *Stripe) commit(b *book, pi *intent, stored *storedAnswer) error {
-	var records []frame.Record
-	if pi != nil {
-		records = append(records, frame.NewRecord(intentKind, pi))
-	}
-	if stored != nil {
-		records = append(records, frame.NewRecord(keyKind, stored))
-	}
-	if len(records) == 0 {
-		return nil
-	}
-	if err := s.journal.Append(records...); err != nil {
-		return fmt.Errorf("keep payment: %w", err)
-	}
-	if pi != nil {
-		b.put(pi)
-	}
-	if stored != nil {
-		b.keys.put(stored, s.clock.Now())
-	}
-	return nil
+	return done, apiErr, true
 }
 
 func (s *Stripe) claim(c claim) bool {

@@ -22,6 +22,8 @@ type method struct {
 
 	currency string // the only one it pays in; "" for any
 	settles  string // the state a debit reaches; "" for never
+
+	refund string // the state that a refund reaches after bankDelay; "" for one that succeeds at once
 }
 
 func card(brand, last4 string) method { return method{kind: "card", brand: brand, last4: last4} }
@@ -39,7 +41,13 @@ func authenticated(last4 string) method {
 }
 
 func bank(kind, currency, settles string) method {
-	return method{kind: kind, outcome: debits, currency: currency, settles: settles, code: "insufficient_funds", declineCode: "insufficient_funds"}
+	return method{kind: kind, outcome: debits, currency: currency, settles: settles, code: "insufficient_funds", declineCode: "insufficient_funds", refund: refundSucceeded}
+}
+
+func refunded(last4, state string) method {
+	m := card("visa", last4)
+	m.refund = state
+	return m
 }
 
 // advice is what the issuer says to do about a decline: https://docs.stripe.com/declines/codes
@@ -77,6 +85,8 @@ var methods = map[string]method{
 	"pm_card_threeDSecure2Required":      authenticated("3220"),
 	"pm_card_threeDSecureRequired":       authenticated("3063"),
 	"pm_card_threeDSecureOptional":       card("visa", "3055"),
+	"pm_card_pendingRefund":              refunded("7726", refundSucceeded),
+	"pm_card_refundFail":                 refunded("5126", refundFailed),
 	"pm_usBankAccount_success":           bank("us_bank_account", "usd", succeeded),
 	"pm_usBankAccount":                   bank("us_bank_account", "usd", succeeded),
 	"pm_usBankAccount_processing":        bank("us_bank_account", "usd", ""),

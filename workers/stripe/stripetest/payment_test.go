@@ -317,7 +317,7 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 func TestUnknownPathsAndKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	if status, body := post(t, s, "/v1/refunds", "payment_intent=pi_1"); status != 404 || body["error"] == nil {
+	if status, body := post(t, s, "/v1/customers", "email=a@b.example"); status != 404 || body["error"] == nil {
 		t.Fatalf("%d %v", status, body)
 	}
 	for _, key := range []string{"", "sk_test_", "pk_test_shop", "sk_prod_shop"} {

@@ -1,33 +1,68 @@
 package stripetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-
-	"github.com/oncepay/oncepay/workers/sandbox/frame"
 )
 
-// settle lets the payments change that change by themselves: a bank debit settles, an authorisation expires.
-// It follows from what the journal holds and from the clock, so it is not written down.
-func (b *book) settle(now time.Time) {
-	for id := range b.due {
-		pi := b.intents[id]
-		if now.Before(pi.DueAt) {
-			continue
+// Settle lets everything change that changes by itself as time passes: a bank debit settles, an authorisation
+// expires, a refund ends, a dispute is lost. Requests do the same for what they look at.
+func (s *Stripe) Settle() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.books {
+		if err := s.settle(b, s.clock.Now()); err != nil {
+			return err
 		}
-		next := pi.clone()
-		next.DueAt, next.DueStatus, next.DueError = time.Time{}, "", nil
-		switch pi.DueStatus {
-		case canceled:
-			next.cancelAt(pi.DueAt, "automatic")
-		case succeeded:
-			next.Status, next.AmountReceived = succeeded, pi.Amount
-		case requiresPaymentMethod:
-			next.Status, next.PaymentMethod, next.LastError = requiresPaymentMethod, "", pi.DueError
-		}
-		b.put(next)
 	}
+	return nil
+}
+
+// settle makes the changes that are due, in the order of their times. s.mu is held.
+func (s *Stripe) settle(b *book, now time.Time) error {
+	var due []string
+	for id, at := range b.due {
+		if !now.Before(at) {
+			due = append(due, id)
+		}
+	}
+	slices.SortFunc(due, func(x, y string) int { return cmp.Or(b.due[x].Compare(b.due[y]), cmp.Compare(x, y)) })
+	for _, id := range due {
+		if err := s.commit(b, b.mature(id), nil, cause{at: b.due[id]}); err != nil {
+			return fmt.Errorf("settle %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// mature is the change that is due to the object.
+func (b *book) mature(id string) *change {
+	if r, ok := b.refunds[id]; ok {
+		failure := ""
+		if r.DueStatus == refundFailed {
+			failure = "unknown"
+		}
+		return b.finish(r, r.DueStatus, failure)
+	}
+	if d, ok := b.disputes[id]; ok {
+		return closeDispute(b.intents[d.PaymentIntent].clone(), d.clone(), lost)
+	}
+	pi := b.intents[id]
+	next := pi.clone()
+	next.DueAt, next.DueStatus, next.DueError = time.Time{}, "", nil
+	switch pi.DueStatus {
+	case canceled:
+		next.cancelAt(pi.DueAt, "automatic")
+	case succeeded:
+		next.Status, next.AmountReceived, next.Authorized = succeeded, pi.Amount, pi.LatestCharge
+		next.tell("payment_intent.succeeded")
+	case requiresPaymentMethod:
+		next.fail(pi.DueError)
+	}
+	return &change{intent: next}
 }
 
 // ErrNoSuchPayment and ErrNotWaiting are what Authenticate can be refused for.
@@ -39,33 +74,28 @@ var (
 // Authenticate plays the buyer of a payment in requires_action: who passes the bank's check, so that the
 // payment succeeds or waits for its capture, or who fails it and must find another payment method.
 func (s *Stripe) Authenticate(id string, passed bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	now := s.clock.Now()
-	for _, b := range s.books {
+	err := s.control(func(b *book) (*change, error) {
 		pi, ok := b.intents[id]
-		if !ok {
-			continue
-		}
-		if pi.Status != requiresAction {
-			return fmt.Errorf("%w: it is %s", ErrNotWaiting, pi.Status)
+		switch {
+		case !ok:
+			return nil, nil
+		case pi.Status != requiresAction:
+			return nil, fmt.Errorf("%w: it is %s", ErrNotWaiting, pi.Status)
 		}
 		next := pi.clone()
 		if passed {
 			next.authorize(now)
 		} else {
-			next.LastError = &apiError{
+			next.fail(&apiError{
 				Type: "invalid_request_error", Code: "payment_intent_authentication_failure",
 				Message: "The buyer did not pass the bank's check.", PaymentMethod: methodView(next),
-			}
-			next.Status, next.PaymentMethod = requiresPaymentMethod, ""
-			next.ActionURL, next.ReturnURL = "", ""
+			})
 		}
-		if err := s.journal.Append(frame.NewRecord(intentKind, next)); err != nil {
-			return fmt.Errorf("authenticate %s: %w", id, err)
-		}
-		b.put(next)
-		return nil
+		return &change{intent: next}, nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return ErrNoSuchPayment
 	}
-	return ErrNoSuchPayment
+	return err
 }
