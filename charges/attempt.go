@@ -37,6 +37,7 @@ type Attempt struct {
 	Code         string // the provider's error code, if it gave one
 	HTTPStatus   int    // 0: no answer
 	RequestID    string // Stripe's Request-Id
+	Payment      string // the PaymentIntent that it cancels; empty: it makes one
 }
 
 // Open tells whether the attempt may have moved money, as far as is known.

@@ -69,7 +69,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 	case Send:
 		if expired(c, now) && !anyOpen(attempts) {
 			begun.Action = Nothing
-			return begun, s.move(ctx, tx, c, Change{To: Canceled}, map[string]any{"reason": "send_before"})
+			return begun, s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": "send_before"})
 		}
 		begun.Attempt, err = nextAttempt(c, begun.Permit, attempts, here)
 		if err != nil {
@@ -79,7 +79,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 			return Begun{}, err
 		}
 		if c.Status == Pending {
-			return begun, s.move(ctx, tx, c, Change{To: Processing}, map[string]any{"attempt": begun.Attempt.Number})
+			return begun, s.move(ctx, tx, c, Change{To: Processing}, worker, map[string]any{"attempt": begun.Attempt.Number})
 		}
 	case LookFirst:
 		begun.Resume = cutShort(attempts, looks)
@@ -87,13 +87,13 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 		begun.Wait = begun.Until.Sub(now)
 	case Park:
 		begun.Action = Nothing
-		return begun, s.move(ctx, tx, c, Change{To: NeedsReview, Reason: begun.Reason}, nil)
+		return begun, s.move(ctx, tx, c, Change{To: NeedsReview, Reason: begun.Reason}, worker, nil)
 	case UseResult:
 		begun.Action = Nothing
 		// An answer was written down together with its change; only a refusal may have had to wait for older attempts to be settled.
 		if last := begun.Last; last.Outcome == Invalid {
 			failure := &Failure{Code: last.Code, Advice: DoNotRetry}
-			return begun, s.move(ctx, tx, c, Change{To: Failed, Failure: failure}, map[string]any{"request_id": last.RequestID})
+			return begun, s.move(ctx, tx, c, Change{To: Failed, Failure: failure}, worker, map[string]any{"request_id": last.RequestID})
 		}
 	}
 	return begun, nil

@@ -8,5 +8,8 @@
 // table, with the event and the receipt's job in the same transaction. [Service.Unfinished] tells the
 // outbox what still waits, whatever became of River's rows.
 //
+// What providers tell unasked comes in through [Service.TakeStripeEvent] and [Service.TakeReceiptEvents], which store each event once
+// and apply it in the same transaction, in whatever order events, answers and looks arrive.
+//
 // Nothing here calls a provider, and nothing here commits other than through the outbox's InTx.
 package charges

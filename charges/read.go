@@ -32,7 +32,15 @@ func (s *Service) Get(ctx context.Context, caller string, id uuid.UUID) (Charge,
 	if err == nil && caller != "" && c.Caller != caller {
 		return Charge{}, ErrNotFound
 	}
-	return c, err
+	return c.shownTo(caller), err
+}
+
+// shownTo leaves out what only the charge's own caller may have: with the client secret anybody can act for the buyer.
+func (c Charge) shownTo(caller string) Charge {
+	if c.Caller != caller {
+		c.NextAction = nil
+	}
+	return c
 }
 
 // List returns charges, newest first, and whether there are more. The order is that of their ids, so a
@@ -41,6 +49,9 @@ func (s *Service) List(ctx context.Context, caller string, f ListFilter) (page [
 	limit := f.Limit
 	f.Limit++
 	page, err = listCharges(ctx, s.pool, caller, f)
+	for i, c := range page {
+		page[i] = c.shownTo(caller)
+	}
 	if err != nil || len(page) <= limit {
 		return page, false, err
 	}
@@ -69,7 +80,7 @@ func (s *Service) Key(ctx context.Context, caller string, key uuid.UUID) (KeyUse
 	if err != nil {
 		return KeyUse{}, err
 	}
-	use := KeyUse{Key: key, Operation: "charge", ChargeID: id, CreatedAt: created.UTC(), Charge: c}
+	use := KeyUse{Key: key, Operation: "charge", ChargeID: id, CreatedAt: created.UTC(), Charge: c.shownTo(caller)}
 	if expires != nil {
 		utc := expires.UTC()
 		use.ExpiresAt = &utc

@@ -16,12 +16,17 @@ import (
 type ReceiptStatus string
 
 // The statuses of a receipt. ReceiptUnknown says that it may have been sent: evidence settles it, not a second mail.
+// Those from ReceiptDeferred on are what SendGrid tells later.
 const (
-	ReceiptPending ReceiptStatus = "pending"
-	ReceiptSending ReceiptStatus = "sending"
-	ReceiptSent    ReceiptStatus = "sent"
-	ReceiptUnknown ReceiptStatus = "unknown"
-	ReceiptFailed  ReceiptStatus = "failed"
+	ReceiptPending   ReceiptStatus = "pending"
+	ReceiptSending   ReceiptStatus = "sending"
+	ReceiptSent      ReceiptStatus = "sent"
+	ReceiptUnknown   ReceiptStatus = "unknown"
+	ReceiptFailed    ReceiptStatus = "failed"    // SendGrid refused it
+	ReceiptDeferred  ReceiptStatus = "deferred"  // the buyer's mail server has put it off; SendGrid goes on trying
+	ReceiptDropped   ReceiptStatus = "dropped"   // SendGrid has not tried to deliver it
+	ReceiptDelivered ReceiptStatus = "delivered" // the buyer's mail server has taken it
+	ReceiptBounced   ReceiptStatus = "bounced"   // the buyer's mail server has refused it
 )
 
 // ReceiptClaim is what a worker may do about a receipt now. With neither Send nor Wait set: nothing.
@@ -67,8 +72,8 @@ func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (claim Rec
 	return claim, err
 }
 
-// SettleReceipt writes down what came of a claimed receipt. One that has been settled otherwise meanwhile stays so, but
-// for the news that an unknown one was sent after all.
+// SettleReceipt writes down what came of a claimed receipt. One that has been settled otherwise meanwhile, as by an event
+// that came before the answer, stays so, but for the news that an unknown one was sent after all.
 func (s *Service) SettleReceipt(ctx context.Context, charge uuid.UUID, r ReceiptResult) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -80,7 +85,7 @@ func (s *Service) SettleReceipt(ctx context.Context, charge uuid.UUID, r Receipt
 		if status == ReceiptSending || status == ReceiptUnknown && r.Status == ReceiptSent {
 			return updateReceipt(ctx, tx, charge, r)
 		}
-		return nil
+		return recordMessage(ctx, tx, charge, r.MessageID)
 	})
 }
 
@@ -118,6 +123,15 @@ UPDATE receipt
 func updateReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, r ReceiptResult) error {
 	if _, err := tx.Exec(ctx, updateReceiptSQL, charge, r.Status, r.MessageID, r.Error); err != nil {
 		return fmt.Errorf("update receipt of charge %s: %w", charge, err)
+	}
+	return nil
+}
+
+// recordMessage notes the id of a mail whose receipt's status it does not change.
+func recordMessage(ctx context.Context, tx pgx.Tx, charge uuid.UUID, id string) error {
+	_, err := tx.Exec(ctx, `UPDATE receipt SET message_id = $2 WHERE charge_id = $1 AND message_id IS NULL AND $2 <> ''`, charge, id)
+	if err != nil {
+		return fmt.Errorf("record message of receipt of charge %s: %w", charge, err)
 	}
 	return nil
 }

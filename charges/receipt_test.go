@@ -9,7 +9,7 @@ import (
 func (f *fixture) due(t *testing.T) uuid.UUID {
 	t.Helper()
 	id := f.create(t, request(func(r *Request) { r.ReceiptEmail = "buyer@example.com" }))
-	f.settle(t, f.begin(t, id, Send), Result{Outcome: Answered, Change: Change{To: Succeeded, Payment: "pi_" + id.String()}})
+	f.settle(t, f.begin(t, id, Send), answered("succeeded", "pi_"+id.String()))
 	return id
 }
 

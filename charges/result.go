@@ -17,7 +17,8 @@ type Result struct {
 	Code       string // the provider's error code, if it gave one
 	HTTPStatus int    // 0: no answer
 	RequestID  string // the provider's, if it gave one
-	Change            // what follows for the charge; its zero value changes nothing
+	News       *News  // what Stripe said of the payment, if it did: the charge goes where that leads
+	Change            // else what follows for the charge; its zero value changes nothing
 }
 
 // Change is one step of a charge along the transition table.

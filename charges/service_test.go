@@ -109,7 +109,23 @@ func (f *fixture) trail(t *testing.T, id uuid.UUID) []Status {
 	return trail
 }
 
-var paid = Result{Outcome: Answered, HTTPStatus: 200, Change: Change{To: Succeeded, Payment: "pi_1"}}
+// said is what Stripe says of a payment for [request], and answered the result of an attempt that it said so to.
+func said(status, payment string) News {
+	return News{Payment: Payment{ID: payment, Status: status, Amount: 1099, Currency: "usd"}, AsOf: time.Now().Truncate(time.Second)}
+}
+
+func answered(status, payment string) Result {
+	news := said(status, payment)
+	return Result{Outcome: Answered, HTTPStatus: 200, News: &news}
+}
+
+func declined(payment string) Result {
+	r := answered("requires_payment_method", payment)
+	r.News.Failure = &Failure{Code: "card_declined", Advice: RetryLater}
+	return r
+}
+
+var paid = answered("succeeded", "pi_1")
 
 // I1: a batch commits everything that each of its charges needs, and answers each for itself.
 func TestCreateBatch(t *testing.T) {
@@ -306,7 +322,6 @@ func TestSettle(t *testing.T) {
 func TestSettleOutcomes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	failure := &Failure{Code: "card_declined", Advice: NewPaymentMethod}
 	for _, tc := range []struct {
 		result Result
 		want   Status
@@ -316,11 +331,13 @@ func TestSettleOutcomes(t *testing.T) {
 		{Result{Outcome: NotSent}, Processing, Send},
 		{Result{Outcome: Refused, Code: "rate_limit"}, Processing, Send},
 		{Result{Outcome: StoredFailure}, Processing, LookFirst},
-		{Result{Outcome: Answered, Change: Change{To: Processing, Payment: "pi_processing"}}, Processing, Nothing},
-		{Result{Outcome: Answered, Change: Change{To: RequiresAction, Payment: "pi_action"}}, RequiresAction, Nothing},
-		{Result{Outcome: Answered, Change: Change{To: RequiresCapture, Payment: "pi_capture"}}, RequiresCapture, Nothing},
-		{Result{Outcome: Answered, Change: Change{To: Failed, Failure: failure}}, Failed, Nothing},
-		{Result{Outcome: Answered, Change: Change{To: Canceled, Payment: "pi_canceled"}}, Canceled, Nothing},
+		{answered("processing", "pi_processing"), Processing, Nothing},
+		{answered("requires_action", "pi_action"), RequiresAction, Nothing},
+		{answered("requires_capture", "pi_capture"), RequiresCapture, Nothing},
+		{declined("pi_declined"), Failed, Nothing},
+		{answered("requires_confirmation", "pi_mute"), NeedsReview, Nothing},
+		{answered("frozen", "pi_frozen"), NeedsReview, Nothing},
+		{answered("canceled", "pi_canceled"), Canceled, Nothing},
 		{Result{Outcome: Refused, Code: "idempotency_error", Change: Change{To: NeedsReview, Reason: "idempotency_error"}}, NeedsReview, Nothing},
 	} {
 		id := f.create(t, request())
@@ -362,11 +379,11 @@ func TestLookPastWindow(t *testing.T) {
 	}
 
 	id, b := begun()
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Error: "page 2 failed", Seen: 100}, Change{}); err != nil {
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Error: "page 2 failed", Seen: 100}, nil); err != nil {
 		t.Fatal(err)
 	}
 	b = f.begin(t, id, LookFirst) // a look that was cut short is no answer
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Complete: true, Seen: 250}, Change{}); err != nil {
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Complete: true, Seen: 250}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if b := f.begin(t, id, Send); b.Attempt.Number != 2 {
@@ -374,7 +391,7 @@ func TestLookPastWindow(t *testing.T) {
 	}
 
 	id, b = begun()
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Complete: true, Seen: 250, Found: []string{"pi_9"}}, Change{To: Succeeded, Payment: "pi_9"}); err != nil {
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Complete: true, Seen: 250, Found: []string{"pi_9"}}, []News{said("succeeded", "pi_9")}); err != nil {
 		t.Fatal(err)
 	}
 	f.begin(t, id, Nothing)
@@ -383,7 +400,9 @@ func TestLookPastWindow(t *testing.T) {
 	}
 
 	id, b = begun()
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Complete: true, Found: []string{"pi_10"}}, Change{To: NeedsReview, Reason: "payment_differs"}); err != nil {
+	other := said("succeeded", "pi_10")
+	other.Amount++
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Complete: true, Found: []string{"pi_10"}}, []News{other}); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.status(t, id); got != NeedsReview {
@@ -492,13 +511,13 @@ func TestInvalidWhileAnotherIsOpen(t *testing.T) {
 	if b.Final {
 		t.Fatal("a look at attempts of a minute ago proves nothing")
 	}
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Complete: true}, Change{}); err != nil {
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Complete: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.begin(t, id, WaitFor)
 	aged(id, "15 minutes")
 	b = f.begin(t, id, LookFirst)
-	if err := f.Looked(t.Context(), id, b.Permit, Look{Complete: true}, Change{}); err != nil {
+	if err := f.Looked(t.Context(), id, b.Permit, f.home, Look{Complete: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f.begin(t, id, Nothing)
@@ -522,7 +541,7 @@ func TestPaymentIsNotSentAgain(t *testing.T) {
 	if _, err := f.pool.Exec(t.Context(), `UPDATE attempt SET outcome = 'absent', ended_at = now()`); err != nil {
 		t.Fatal(err)
 	}
-	f.settle(t, b, Result{Outcome: Answered, Change: Change{To: Processing, Payment: "pi_1"}})
+	f.settle(t, b, answered("processing", "pi_1"))
 	f.begin(t, id, Nothing)
 	if n := f.count(t, `SELECT count(*) FROM attempt WHERE outcome = 'answered'`); n != 1 {
 		t.Error("Stripe's own answer did not reach the attempt")
@@ -536,7 +555,7 @@ func TestLateSuccessAfterItsReferenceWasFreed(t *testing.T) {
 	order := request(func(r *Request) { r.Reference = "order-9" })
 	id := f.create(t, order)
 	b := f.begin(t, id, Send)
-	f.settle(t, b, Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: RetryLater}}})
+	f.settle(t, b, declined("pi_1"))
 	f.create(t, order)
 	f.settle(t, b, paid)
 	if got := f.status(t, id); got != Succeeded {
@@ -549,20 +568,15 @@ func TestLateSuccessAfterItsReferenceWasFreed(t *testing.T) {
 func TestLateNews(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	declined := Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: RetryLater}, Payment: "pi_late_1"}}
-	won := func(payment string) Result {
-		return Result{Outcome: Answered, Change: Change{To: Succeeded, Payment: payment}}
-	}
-
 	id := f.create(t, request())
 	b := f.begin(t, id, Send)
-	f.settle(t, b, declined)
-	f.settle(t, b, won("pi_late_1"))
+	f.settle(t, b, declined("pi_late_1"))
+	f.settle(t, b, answered("succeeded", "pi_late_1"))
 	if c, err := f.Get(t.Context(), "shop", id); err != nil || c.Status != Succeeded || c.Failure != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
-	f.settle(t, b, won("pi_late_2"))
-	f.settle(t, b, won("pi_late_1"))
+	f.settle(t, b, answered("succeeded", "pi_late_2"))
+	f.settle(t, b, answered("succeeded", "pi_late_1"))
 	c, err := f.Get(t.Context(), "shop", id)
 	if err != nil || c.Status != NeedsReview || c.Review.Reason != "duplicate_payment" || *c.PaymentIntent != "pi_late_1" {
 		t.Errorf("%+v, %v", c, err)
@@ -571,11 +585,10 @@ func TestLateNews(t *testing.T) {
 		t.Errorf("%d traces of what was not followed, want 1", n)
 	}
 
-	declined.Payment = "pi_late_3"
 	failed := f.create(t, request())
 	b = f.begin(t, failed, Send)
-	f.settle(t, b, declined)
-	f.settle(t, b, won("pi_late_4"))
+	f.settle(t, b, declined("pi_late_3"))
+	f.settle(t, b, answered("succeeded", "pi_late_4"))
 	if c, err := f.Get(t.Context(), "shop", failed); err != nil || c.Status != NeedsReview || *c.PaymentIntent != "pi_late_3" {
 		t.Errorf("money moved for a failed charge, and it is %+v, %v", c, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,15 @@ func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, e
 		if err := endAttempt(ctx, tx, a.ID, r); err != nil {
 			return err
 		}
+		data := map[string]any{"attempt": a.Number, "request_id": r.RequestID}
+		switch {
+		case r.News != nil:
+			return s.adopt(ctx, tx, c, a.Account, *r.News, data)
+		case c.PaymentIntent != nil && r.Change.To != "":
+			// The charge has its payment, from another answer or an event: that tells how it goes on, not a refusal of this attempt.
+			data["status"], data["code"] = r.Change.To, r.Code
+			return recordIgnored(ctx, tx, c, worker, data)
+		}
 		attempts, err := listAttempts(ctx, tx, []uuid.UUID{c.ID})
 		if err != nil {
 			return err
@@ -35,14 +45,14 @@ func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, e
 		if held = r.Outcome == Invalid && anyOpen(attempts[c.ID]); held {
 			return nil
 		}
-		return s.move(ctx, tx, c, r.Change, map[string]any{"attempt": a.Number, "request_id": r.RequestID})
+		return s.move(ctx, tx, c, r.Change, worker, data)
 	})
 	return held, err
 }
 
-// Looked writes down a look and what it proved of the permit's open attempts: with change set, a payment was found and is
-// adopted (or its oddity parks the charge); without, and complete, and final, there is none and the attempts are closed.
-func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, l Look, change Change) error {
+// Looked writes down a look at an account and what it proved of the permit's open attempts. ours are the payments that name the charge,
+// all of them: one is adopted, and more are for a person to see; none, in a complete and final look, closes the attempts.
+func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, at Account, l Look, ours []News) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	return outbox.InTx(ctx, s.pool, "look.record", func(tx pgx.Tx) error {
@@ -53,25 +63,69 @@ func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, l Look, ch
 		if err := storeLook(ctx, tx, id, l); err != nil {
 			return err
 		}
+		data := map[string]any{"found": l.Found, "seen": l.Seen}
 		switch {
-		case change.To != "" && change.To != NeedsReview:
-			if err := closeAttempts(ctx, tx, p.Open, Answered); err != nil {
-				return err
-			}
-		case change.To == "" && l.Complete && p.Final:
-			if err := closeAttempts(ctx, tx, p.Open, Absent); err != nil {
-				return err
-			}
+		case !l.Complete:
+			return nil // what was read so far proves nothing
+		case len(ours) > 1:
+			return s.adoptAll(ctx, tx, c, at, ours, data)
+		case len(ours) == 1:
+			return s.adopt(ctx, tx, c, at, ours[0], data)
+		case p.Final:
+			return closeAttempts(ctx, tx, p.Open, Absent)
 		}
-		return s.move(ctx, tx, c, change, map[string]any{"found": l.Found, "seen": l.Seen})
+		return nil
 	})
 }
 
-// duplicatePayment is the reason of a review that only a person ends: Stripe holds more than one payment for the charge.
-const duplicatePayment = "duplicate_payment"
+// adopt takes what an attempt has come to, and closes the attempts that it answers. What is odd about it is never taken for "none".
+func (s *Service) adopt(ctx context.Context, tx pgx.Tx, c Charge, at Account, n News, data map[string]any) error {
+	before, err := findPayment(ctx, tx, n.ID)
+	if err != nil {
+		return err
+	}
+	note, err := s.takeNews(ctx, tx, c, at, n, worker, data)
+	switch {
+	case err != nil || note == DuplicatePayment:
+		return err
+	case note == PaymentDiffers:
+		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: string(note)}, worker, data)
+	case before.ID != "":
+		return nil // its events have told more than this answer
+	}
+	return s.parkIfMute(ctx, tx, c, n, data)
+}
+
+// adoptAll puts every payment that a look has found on record, the one that took money first, and asks a person.
+func (s *Service) adoptAll(ctx context.Context, tx pgx.Tx, c Charge, at Account, ours []News, data map[string]any) error {
+	slices.SortStableFunc(ours, func(a, b News) int { return newer(b, a) })
+	for _, n := range ours {
+		if _, err := s.takeNews(ctx, tx, c, at, n, worker, data); err != nil {
+			return err
+		}
+		var err error
+		if c, err = findCharge(ctx, tx, c.ID); err != nil {
+			return err
+		}
+	}
+	return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: string(DuplicatePayment)}, worker, data)
+}
+
+// parkIfMute asks a person about a payment that has not been tried: a create that also confirms leaves none behind, and
+// whatever made it, it must not be made again.
+func (s *Service) parkIfMute(ctx context.Context, tx pgx.Tx, c Charge, n News, data map[string]any) error {
+	state, err := findPayment(ctx, tx, n.ID)
+	if err != nil {
+		return err
+	}
+	if change, _ := state.outcome(); change.To != "" {
+		return nil
+	}
+	return s.move(ctx, tx, c, Change{To: NeedsReview, Payment: n.ID, Reason: "unknown_payment_status"}, worker, data)
+}
 
 // move applies a change to a locked charge, and what comes with it. Everything that changes a status goes through here.
-func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, data map[string]any) error {
+func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, actor string, data map[string]any) error {
 	if change.To == "" {
 		return nil
 	}
@@ -79,22 +133,15 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 	if data == nil {
 		data = map[string]any{}
 	}
-	if change.Payment != "" && c.PaymentIntent != nil && *c.PaymentIntent != change.Payment {
-		// The first payment stays on the charge; that there is a second one is for a person to see.
-		data["payment_intent"] = change.Payment
-		change = Change{To: NeedsReview, Reason: duplicatePayment}
-	}
 	switch {
-	case c.Status == change.To && change.Payment != "" && c.PaymentIntent == nil:
-		return recordPayment(ctx, tx, c.ID, change.Payment)
-	case c.Status == change.To:
+	case c.Status == change.To && (c.Review == nil || change.Reason != string(DuplicatePayment) || c.Review.Reason == change.Reason):
 		return nil
-	case !c.Status.MayBecome(change.To), c.Review != nil && c.Review.Reason == duplicatePayment:
+	case !c.Status.MayBecome(change.To), c.Review != nil && c.Review.Reason == string(DuplicatePayment):
 		// Somebody else has settled it, or a person must, and their word stands. What was said is kept for whoever looks.
 		data["status"], data["payment_intent"] = change.To, change.Payment
-		return recordIgnored(ctx, tx, c, worker, data)
+		return recordIgnored(ctx, tx, c, actor, data)
 	}
-	moved, err := moveCharge(ctx, tx, c.ID, change, worker, data)
+	moved, err := moveCharge(ctx, tx, c.ID, change, actor, data)
 	if err != nil {
 		return err
 	}

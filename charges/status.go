@@ -33,10 +33,10 @@ var transitions = map[Status][]Status{
 	Pending:         {Processing, RequiresAction, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	Processing:      {RequiresAction, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
 	RequiresAction:  {Processing, RequiresCapture, Succeeded, Failed, Canceled, NeedsReview},
-	RequiresCapture: {Succeeded, Canceled, NeedsReview},
-	NeedsReview:     {Processing, RequiresAction, RequiresCapture, Succeeded, Failed, Canceled},
+	RequiresCapture: {Succeeded, Failed, Canceled, NeedsReview},
+	NeedsReview:     {NeedsReview, Processing, RequiresAction, RequiresCapture, Succeeded, Failed, Canceled},
 	Failed:          {Succeeded, NeedsReview},
-	Canceled:        {Succeeded, NeedsReview},
+	Canceled:        {Succeeded, Failed, NeedsReview},
 	Succeeded:       {NeedsReview},
 }
 

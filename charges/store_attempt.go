@@ -123,6 +123,19 @@ func closeAttempts(ctx context.Context, tx pgx.Tx, open []Attempt, outcome Outco
 	return nil
 }
 
+const answerAttemptsSQL = `
+UPDATE attempt
+   SET ended_at = coalesce(ended_at, clock_timestamp()), outcome = 'answered'
+ WHERE charge_id = $1 AND operation = 'charge' AND (outcome IS NULL OR outcome IN ('unknown', 'stored_failure'))`
+
+// answerAttempts closes all open attempts of a charge: its payment is known.
+func answerAttempts(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
+	if _, err := tx.Exec(ctx, answerAttemptsSQL, charge); err != nil {
+		return fmt.Errorf("answer attempts of charge %s: %w", charge, err)
+	}
+	return nil
+}
+
 const insertLookSQL = `
 INSERT INTO look (charge_id, operation, complete, seen, found, error, rest)
 VALUES ($1, 'charge', $2, $3, nullif(array_to_string($4::text[], ' '), ''), nullif($5, ''), $6)`

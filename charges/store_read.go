@@ -19,17 +19,26 @@ type querier interface {
 
 const selectCharge = `
 SELECT c.id, c.caller, c.idempotency_key, c.request, c.status, c.payment_intent, c.failure_code, c.decline_code,
-       c.failure_message, c.advice, c.review_reason, r.status, c.created_at, c.updated_at
+       c.failure_message, c.advice, c.review_reason, r.status, p.client_secret, p.redirect_url, c.created_at, c.updated_at,
+       coalesce((SELECT sum(amount) FROM refund WHERE payment = c.payment_intent AND status IN ` + countedRefunds + `), 0)::bigint,
+       d.status, d.reason, d.amount, d.currency, d.due_by
   FROM charge c
-  LEFT JOIN receipt r ON r.charge_id = c.id`
+  LEFT JOIN receipt r ON r.charge_id = c.id
+  LEFT JOIN payment p ON p.id = c.payment_intent
+  LEFT JOIN LATERAL (
+       SELECT status, reason, amount, currency, due_by FROM dispute WHERE payment = c.payment_intent
+        ORDER BY status IN ` + closedDisputes + `, opened_at DESC, id DESC LIMIT 1) d ON true`
 
 // scanCharge reads one row of selectCharge.
 func scanCharge(row pgx.Row) (Charge, error) {
 	c := Charge{Object: "charge"}
 	var request string
-	var failure, decline, message, advice, review, receipt *string
+	var failure, decline, message, advice, review, receipt, secret, redirect, dispute, reason, currency *string
+	var disputed *int64
+	var dueBy *time.Time
 	err := row.Scan(&c.ID, &c.Caller, &c.IdempotencyKey, &request, &c.Status, &c.PaymentIntent, &failure, &decline,
-		&message, &advice, &review, &receipt, &c.CreatedAt, &c.UpdatedAt)
+		&message, &advice, &review, &receipt, &secret, &redirect, &c.CreatedAt, &c.UpdatedAt, &c.AmountRefunded,
+		&dispute, &reason, &disputed, &currency, &dueBy)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Charge{}, ErrNotFound
 	}
@@ -52,6 +61,16 @@ func scanCharge(row pgx.Row) (Charge, error) {
 	}
 	if receipt != nil {
 		c.Receipt = &Receipt{Status: ReceiptStatus(*receipt)}
+	}
+	if secret != nil && c.Status == RequiresAction {
+		c.NextAction = &NextAction{ClientSecret: *secret, RedirectURL: redirect}
+	}
+	if dispute != nil {
+		c.Dispute = &Dispute{Status: *dispute, Reason: *reason, Amount: *disputed, Currency: *currency}
+		if dueBy != nil {
+			utc := dueBy.UTC()
+			c.Dispute.DueBy = &utc
+		}
 	}
 	c.CreatedAt, c.UpdatedAt = c.CreatedAt.UTC(), c.UpdatedAt.UTC()
 	return c, nil

@@ -13,21 +13,26 @@ import (
 
 var _ outbox.Source = (*Service)(nil)
 
-// Each half walks a small index of what is unfinished in the order of ids, so that a page costs the same however many
+// Each part walks a small index of what is unfinished in the order of ids, so that a page costs the same however many
 // charges are settled, and however many came before it.
 const unfinishedIDsSQL = `
 SELECT id FROM (
     (SELECT c.id
        FROM charge c
       WHERE c.status NOT IN ('succeeded', 'failed', 'canceled') AND c.id > $1
-        AND (NOT $7 OR c.status IN ('pending', 'processing'))` + unfinishedFilter + `
+        AND (NOT $7 OR c.status <> 'needs_review')` + unfinishedFilter + `
       ORDER BY c.id LIMIT $6)
     UNION
     (SELECT c.id
        FROM receipt r JOIN charge c ON c.id = r.charge_id
       WHERE r.status IN ('pending', 'sending', 'unknown') AND r.charge_id > $1
         AND (NOT $7 OR r.status <> 'unknown')` + unfinishedFilter + `
-      ORDER BY r.charge_id LIMIT $6)) page
+      ORDER BY r.charge_id LIMIT $6)
+    UNION
+    (SELECT DISTINCT c.id
+       FROM payment p JOIN charge c ON c.id = p.charge_id
+      WHERE p.followed AND p.charge_id > $1` + unfinishedFilter + `
+      ORDER BY c.id LIMIT $6)) page
  ORDER BY id LIMIT $6`
 
 const unfinishedFilter = `
@@ -37,7 +42,7 @@ const unfinishedFilter = `
         AND ($5::uuid[] IS NULL OR c.id = ANY ($5))`
 
 const unfinishedSQL = `
-SELECT c.id, c.status, c.payment_intent IS NOT NULL, c.send_before, c.created_at, coalesce(c.review_reason, ''),
+SELECT c.id, c.status, c.payment_intent IS NOT NULL, EXISTS (SELECT FROM payment p WHERE p.charge_id = c.id AND p.followed), c.send_before, c.created_at, coalesce(c.review_reason, ''),
        r.status, coalesce(r.error, ''), clock_timestamp()
   FROM charge c
   LEFT JOIN receipt r ON r.charge_id = c.id
@@ -54,6 +59,7 @@ type unfinished struct {
 	id         uuid.UUID
 	status     Status
 	paid       bool // it has its payment, whatever that is worth yet
+	followed   bool // one of its payments may still change
 	sendBefore *time.Time
 	created    time.Time
 	review     string // why it needs_review, or ""
@@ -82,7 +88,7 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
 	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u unfinished, err error) {
-		return u, row.Scan(&u.id, &u.status, &u.paid, &u.sendBefore, &u.created, &u.review, &u.receipt, &u.doubt, &u.now)
+		return u, row.Scan(&u.id, &u.status, &u.paid, &u.followed, &u.sendBefore, &u.created, &u.review, &u.receipt, &u.doubt, &u.now)
 	})
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
@@ -98,9 +104,16 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 
 	var items []outbox.Item
 	for _, u := range page {
+		if u.followed && (u.status.Final() || u.status == NeedsReview) { // a second payment, or one that was called failed
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindFollow, ChargeID: u.id}, Class: outbox.AtProvider, Wants: true, CreatedAt: u.created})
+		}
 		if !u.status.Final() {
 			class, wants := classify(u, attempts[u.id], looks[u.id], s.policy)
-			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindCharge, ChargeID: u.id}, Class: class, Wants: wants, Reason: u.review, CreatedAt: u.created})
+			kind := outbox.KindCharge
+			if class == outbox.AtProvider {
+				kind = outbox.KindFollow
+			}
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: kind, ChargeID: u.id}, Class: class, Wants: wants, Reason: u.review, CreatedAt: u.created})
 		}
 		if class, wants, due := classifyReceipt(u.receipt); due {
 			item := outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created}
@@ -118,7 +131,7 @@ func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class o
 	case u.status == NeedsReview:
 		return outbox.NeedsReview, false
 	case !u.status.Waiting() || u.paid:
-		return outbox.AtProvider, false
+		return outbox.AtProvider, true
 	}
 	open := anyOpen(attempts)
 	if !open && u.sendBefore != nil && !u.now.Before(*u.sendBefore) {
@@ -132,7 +145,7 @@ func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class o
 	}
 	switch permit := Allow(u.created, attempts, looks, Clocks{Database: u.now, Fresh: true}, here, p); {
 	case permit.Action == UseResult && permit.Last.Outcome == Answered:
-		return outbox.AtProvider, false
+		return outbox.AtProvider, true
 	case permit.Action == LookFirst && (open || len(attempts) > 0):
 		return outbox.PastWindow, true
 	case !open:

@@ -21,7 +21,7 @@ func (s *Service) Wait(ctx context.Context, caller string, id uuid.UUID) (Charge
 		if caller != "" && c.Caller != caller {
 			return Charge{}, ErrNotFound
 		}
-		return c, nil
+		return c.shownTo(caller), nil
 	case <-ctx.Done():
 		read, cancel := unhurried(ctx)
 		defer cancel()

@@ -26,12 +26,39 @@ type SendCharge struct {
 }
 
 // Kind names the job in River's table.
-func (SendCharge) Kind() string { return "charge_send" }
+func (SendCharge) Kind() string { return string(KindCharge) }
 
 // InsertOpts puts the job on [QueueCharges].
 func (SendCharge) InsertOpts() river.InsertOpts {
 	return river.InsertOpts{Queue: QueueCharges, MaxAttempts: maxAttempts}
 }
+
+// FollowPayment asks for the payments of one charge to be read again at Stripe, and canceled there where that is due.
+type FollowPayment struct {
+	ChargeID uuid.UUID `json:"charge_id"`
+	Version  int       `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (FollowPayment) Kind() string { return string(KindFollow) }
+
+// InsertOpts puts the job on [QueueCharges].
+func (FollowPayment) InsertOpts() river.InsertOpts { return asking }
+
+// ReadRefunds asks for the refunds and disputes of one charge's payments to be listed at Stripe.
+type ReadRefunds struct {
+	ChargeID uuid.UUID `json:"charge_id"`
+	Version  int       `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (ReadRefunds) Kind() string { return string(KindRefunds) }
+
+// InsertOpts puts the job on [QueueCharges].
+func (ReadRefunds) InsertOpts() river.InsertOpts { return asking }
+
+// asking lets charges that wait to be sent go before questions about those that were.
+var asking = river.InsertOpts{Queue: QueueCharges, MaxAttempts: maxAttempts, Priority: 3}
 
 // SendReceipt asks for the receipt of one charge to be mailed, unless it has been claimed before.
 type SendReceipt struct {
@@ -40,7 +67,7 @@ type SendReceipt struct {
 }
 
 // Kind names the job in River's table.
-func (SendReceipt) Kind() string { return "receipt_send" }
+func (SendReceipt) Kind() string { return string(KindReceipt) }
 
 // InsertOpts puts the job on [QueueReceipts].
 func (SendReceipt) InsertOpts() river.InsertOpts {
@@ -68,6 +95,28 @@ func (Sweep) Kind() string { return "outbox_sweep" }
 
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
 func (Sweep) InsertOpts() river.InsertOpts { return upkeep }
+
+// ApplyEvents applies what providers have told and could not be applied at once.
+type ApplyEvents struct {
+	Version int `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (ApplyEvents) Kind() string { return "webhook_apply" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (ApplyEvents) InsertOpts() river.InsertOpts { return upkeep }
+
+// RemoveEvents removes what providers have told long ago.
+type RemoveEvents struct {
+	Version int `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (RemoveEvents) Kind() string { return "webhook_remove" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (RemoveEvents) InsertOpts() river.InsertOpts { return upkeep }
 
 // upkeep lets a periodic job that takes longer than its period have no second one beside it.
 var upkeep = river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3, UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{

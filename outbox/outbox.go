@@ -14,9 +14,11 @@ import (
 // Kind is what a job of the outbox does for its charge.
 type Kind string
 
-// The two kinds of work that leave the building.
+// The kinds of work that leave the building.
 const (
 	KindCharge  Kind = "charge_send"
+	KindFollow  Kind = "payment_follow"
+	KindRefunds Kind = "refunds_read"
 	KindReceipt Kind = "receipt_send"
 )
 
@@ -30,6 +32,10 @@ func (e Entry) args() (river.JobArgs, error) {
 	switch e.Kind {
 	case KindCharge:
 		return SendCharge{ChargeID: e.ChargeID, Version: argsVersion}, nil
+	case KindFollow:
+		return FollowPayment{ChargeID: e.ChargeID, Version: argsVersion}, nil
+	case KindRefunds:
+		return ReadRefunds{ChargeID: e.ChargeID, Version: argsVersion}, nil
 	case KindReceipt:
 		return SendReceipt{ChargeID: e.ChargeID, Version: argsVersion}, nil
 	}
@@ -68,4 +74,22 @@ func (o *Outbox) Enqueue(ctx context.Context, tx pgx.Tx, entries []Entry) error 
 		return fmt.Errorf("enqueue %d jobs: %w", len(entries), err)
 	}
 	return nil
+}
+
+const hurryJob = `
+UPDATE river_job
+   SET scheduled_at = least(scheduled_at, now())
+ WHERE args ->> 'charge_id' = $1 AND kind = $2 AND state IN ('available', 'pending', 'retryable', 'scheduled')`
+
+// Hurry makes the job that waits for this work run as soon as it can, or writes one if none waits. With the one that may be running
+// just now, there are never more than two, however often it is called under the charge's lock.
+func (o *Outbox) Hurry(ctx context.Context, tx pgx.Tx, e Entry) error {
+	tag, err := tx.Exec(ctx, hurryJob, e.ChargeID.String(), string(e.Kind))
+	if err != nil {
+		return fmt.Errorf("hurry %s of charge %s: %w", e.Kind, e.ChargeID, err)
+	}
+	if tag.RowsAffected() > 0 {
+		return nil
+	}
+	return o.Enqueue(ctx, tx, []Entry{e})
 }

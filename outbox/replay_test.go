@@ -60,6 +60,11 @@ func (f fixture) send(t *testing.T, id uuid.UUID, r charges.Result) {
 	}
 }
 
+func answered(status, payment string) charges.Result {
+	return charges.Result{Outcome: charges.Answered, News: &charges.News{AsOf: time.Now(),
+		Payment: charges.Payment{ID: payment, Status: status, Amount: 500, Currency: "jpy"}}}
+}
+
 func (f fixture) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
 	if _, err := f.pool.Exec(t.Context(), sql, args...); err != nil {
@@ -85,11 +90,11 @@ func (f fixture) every(t *testing.T) map[outbox.Class]int64 {
 	f.exec(t, `UPDATE attempt SET sent_at = sent_at - interval '24 hours' WHERE charge_id = $1`, ids[2])
 	f.exec(t, `UPDATE charge SET send_before = now() - interval '1 second' WHERE id = $1`, ids[3])
 	for i, id := range ids[4:7] {
-		f.send(t, id, charges.Result{Outcome: charges.Answered, Change: charges.Change{To: charges.Succeeded, Payment: fmt.Sprint("pi_", i)}})
+		f.send(t, id, answered("succeeded", fmt.Sprint("pi_", i)))
 	}
 	f.exec(t, `UPDATE receipt SET status = 'unknown' WHERE charge_id = $1`, ids[5])
 	f.exec(t, `UPDATE receipt SET status = 'sent' WHERE charge_id = $1`, ids[6])
-	f.send(t, ids[7], charges.Result{Outcome: charges.Answered, Change: charges.Change{To: charges.RequiresAction, Payment: "pi_a"}})
+	f.send(t, ids[7], answered("requires_action", "pi_a"))
 	f.send(t, ids[8], charges.Result{Outcome: charges.Refused, Code: "idempotency_error", Change: charges.Change{To: charges.NeedsReview, Reason: "idempotency_error"}})
 	f.exec(t, `DELETE FROM river_job`)
 	return map[outbox.Class]int64{
@@ -103,7 +108,7 @@ func TestReplay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	want := f.every(t)
-	const wanted = 5
+	const wanted = 6
 	preview, err := f.Preview(t.Context(), f.src, outbox.Filter{})
 	if err != nil || !maps.Equal(preview.Counts, want) || preview.Enqueued != wanted {
 		t.Errorf("preview %+v, %v; want %v", preview, err, want)
@@ -181,11 +186,13 @@ func TestReplayFilter(t *testing.T) {
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	f.send(t, f.create(t, 1)[0], answered("requires_action", "pi_a"))
+	f.exec(t, `DELETE FROM river_job WHERE kind = 'payment_follow'`)
 	ids := f.create(t, 4)
 	f.exec(t, `DELETE FROM river_job WHERE args ->> 'charge_id' = $1`, ids[0].String())
 	f.exec(t, `UPDATE river_job SET state = 'discarded', finalized_at = now() WHERE args ->> 'charge_id' = $1`, ids[1].String())
 	f.exec(t, `UPDATE river_job SET state = 'scheduled', scheduled_at = now() + interval '1 hour' WHERE args ->> 'charge_id' = $1`, ids[2].String())
-	for _, want := range []int64{2, 0} {
+	for _, want := range []int64{3, 0} {
 		if r, err := f.Sweep(t.Context(), f.src); err != nil || r.Enqueued != want {
 			t.Errorf("%+v, %v; want %d", r, err, want)
 		}

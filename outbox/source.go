@@ -11,7 +11,7 @@ import (
 // Class says, for the operator's counts, where a piece of work stands. The charges package decides it.
 type Class string
 
-// The classes. Those from NeverSent to ReceiptSending want a job; the others do not.
+// The classes. Those from NeverSent to ReceiptSending, and AtProvider, want a job; the others do not.
 const (
 	NeverSent      Class = "never_sent"        // nothing has left for Stripe: send
 	InWindow       Class = "inside_window"     // the same key again is safe: Stripe remembers it
@@ -19,7 +19,7 @@ const (
 	PastSendBefore Class = "past_send_before"  // the caller no longer wants it sent: cancel
 	ReceiptWaiting Class = "receipt_waiting"   // paid, the receipt not yet claimed
 	ReceiptSending Class = "receipt_sending"   // claimed, its outcome not yet known: settle, do not send again
-	AtProvider     Class = "waits_at_provider" // Stripe or the buyer has the next word
+	AtProvider     Class = "waits_at_provider" // Stripe or the buyer has the next word: ask from time to time
 	NeedsReview    Class = "needs_review"      // a person has the next word
 	ReceiptUnknown Class = "receipt_unknown"   // it may have been sent: settled by evidence, not by sending again
 	Settled        Class = "settled"           // final

@@ -152,8 +152,10 @@ func (w *chargeWorker) report(begun charges.Begun, d Decision, callErr error, to
 	}
 	attrs := []any{
 		"charge_id", begun.Charge.ID, "attempt", begun.Attempt.Number, "outcome", d.Outcome, "verdict", d.Verdict,
-		"status", d.To, "code", d.Code, "http_status", d.HTTPStatus, "request_id", d.RequestID,
-		"payment_intent", d.Payment, "duration_ms", took.Milliseconds(),
+		"status", d.To, "code", d.Code, "http_status", d.HTTPStatus, "request_id", d.RequestID, "duration_ms", took.Milliseconds(),
+	}
+	if d.News != nil {
+		attrs = append(attrs, "payment_intent", d.News.ID, "payment_status", d.News.Status)
 	}
 	if callErr != nil {
 		attrs = append(attrs, "error", callErr)

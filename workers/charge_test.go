@@ -102,11 +102,14 @@ func TestWaitsAtStripe(t *testing.T) {
 	r.await("the jobs to end", func() bool {
 		return r.count(`SELECT count(*) FROM river_job WHERE kind = 'charge_send' AND state <> 'completed'`) == 0
 	})
+	if n := r.count(`SELECT count(*) FROM river_job WHERE kind = 'payment_follow'`); n != 3 {
+		t.Errorf("%d payments are followed, want 3", n)
+	}
 	if n := r.count(`SELECT count(*) FROM receipt`); n != 0 {
 		t.Errorf("%d receipts", n)
 	}
 	report, err := r.box.Preview(t.Context(), r.charges, outbox.Filter{})
-	if err != nil || report.Counts[outbox.AtProvider] != 3 || report.Enqueued != 0 {
+	if err != nil || report.Counts[outbox.Live] != 3 || report.Enqueued != 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -495,15 +498,6 @@ func TestStartsAtOnce(t *testing.T) {
 	}
 	if err := r.workers.Ready(); err != nil {
 		t.Error(err)
-	}
-}
-
-// A payment that failed without a code fails its charge all the same.
-func TestFailureWithoutCode(t *testing.T) {
-	t.Parallel()
-	change := ChangeFor(charges.Payment{ID: "pi_1", Status: "requires_payment_method", Failure: &charges.Failure{Advice: charges.NewPaymentMethod}})
-	if change.To != charges.Failed || change.Failure.Code != "payment_failed" {
-		t.Errorf("%+v", change.Failure)
 	}
 }
 

@@ -29,14 +29,9 @@ func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound)
 	defer cancel()
 	l, ours := w.readAround(call, begun)
-	change := charges.Change{}
-	if l.Complete {
-		change = Adopt(begun.Charge, begun.Here, ours)
-	}
-	err = w.charges.Looked(ctx, begun.Charge.ID, begun.Permit, l, change)
+	err = w.charges.Looked(ctx, begun.Charge.ID, begun.Permit, begun.Here, l, ours)
 	w.metrics.look(l)
-	w.log.Info("charge.look", "charge_id", begun.Charge.ID, "complete", l.Complete, "seen", l.Seen, "found", l.Found,
-		"status", change.To, "reason", change.Reason, "error", l.Error)
+	w.log.Info("charge.look", "charge_id", begun.Charge.ID, "complete", l.Complete, "seen", l.Seen, "found", l.Found, "error", l.Error)
 	switch {
 	case err != nil || l.Complete:
 		return 0, err
@@ -49,7 +44,7 @@ func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time
 
 // readAround reads the payments in the windows of the open attempts, from where the look before was cut short, and picks
 // those that name the charge's key.
-func (w *chargeWorker) readAround(ctx context.Context, begun charges.Begun) (l charges.Look, ours []charges.Payment) {
+func (w *chargeWorker) readAround(ctx context.Context, begun charges.Begun) (l charges.Look, ours []charges.News) {
 	l = begun.Resume
 	l.Error = ""
 	if l.ID == 0 {
@@ -131,21 +126,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// Adopt says what follows for a charge from the payments that name its key, all of them: none changes nothing, one that
-// agrees with the charge is the operation's result, and whatever else was found is for a person to see, never "none".
-func Adopt(c charges.Charge, at charges.Account, ours []charges.Payment) charges.Change {
-	for _, p := range ours {
-		if p.Amount != c.Amount || p.Currency != c.Currency || p.Livemode != at.Livemode {
-			return charges.Change{To: charges.NeedsReview, Reason: "payment_differs"}
-		}
-	}
-	switch len(ours) {
-	case 0:
-		return charges.Change{}
-	case 1:
-		return ChangeFor(ours[0])
-	}
-	return charges.Change{To: charges.NeedsReview, Reason: "duplicate_payment"}
 }

@@ -37,11 +37,7 @@ func TestLookGoesOn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		l, ours := w.readAround(ctx, begun)
-		change := charges.Change{}
-		if l.Complete {
-			change = Adopt(begun.Charge, begun.Here, ours)
-		}
-		if err := r.charges.Looked(t.Context(), id, begun.Permit, l, change); err != nil {
+		if err := r.charges.Looked(t.Context(), id, begun.Permit, begun.Here, l, ours); err != nil {
 			t.Fatal(err)
 		}
 		return begun, l

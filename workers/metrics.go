@@ -14,6 +14,7 @@ type Metrics struct {
 	attempts      *prometheus.HistogramVec
 	looks         *prometheus.CounterVec
 	receipts      *prometheus.CounterVec
+	notes         *prometheus.CounterVec
 	misconfigured prometheus.Counter
 	expired       prometheus.Counter
 	swept         prometheus.Counter
@@ -32,6 +33,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		receipts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "oncepay_receipts_total", Help: "Receipts that were sent, or not, by the status they ended in.",
 		}, []string{"status"}),
+		notes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "oncepay_refunds_read_notes_total", Help: "Refunds and disputes read at Stripe that want a person, by why.",
+		}, []string{"note"}),
 		misconfigured: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "oncepay_misconfigured_total", Help: "Times a charge had to wait because its attempts are at another Stripe account or mode.",
 		}),
@@ -42,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "oncepay_outbox_swept_total", Help: "Jobs written for charges and receipts that waited without one. Anything but 0 deserves a look.",
 		}),
 	}
-	reg.MustRegister(m.attempts, m.looks, m.receipts, m.misconfigured, m.expired, m.swept)
+	reg.MustRegister(m.attempts, m.looks, m.receipts, m.notes, m.misconfigured, m.expired, m.swept)
 	return m
 }
 

@@ -25,7 +25,7 @@ const (
 
 // Answer is all that is known when a call has ended.
 type Answer struct {
-	Payment  charges.Payment // with a nil Err
+	Payment  charges.News // with a nil Err
 	Reply    stripe.Reply
 	Err      error
 	ProbeErr error // with a 403: what a read of our own account said just after
@@ -43,7 +43,7 @@ type Decision struct {
 func Decide(a Answer) Decision {
 	if a.Err == nil {
 		d := Decision{Verdict: Done}
-		d.Result = charges.Result{Outcome: charges.Answered, HTTPStatus: a.Reply.HTTPStatus, RequestID: a.Reply.RequestID, Change: ChangeFor(a.Payment)}
+		d.Result = charges.Result{Outcome: charges.Answered, HTTPStatus: a.Reply.HTTPStatus, RequestID: a.Reply.RequestID, News: &a.Payment}
 		return d
 	}
 	if e := (*stripe.Error)(nil); errors.As(a.Err, &e) {
@@ -77,11 +77,12 @@ func decideError(a Answer, e *stripe.Error) Decision {
 	case e.HTTPStatus >= 500 && e.Replayed:
 		return Decision{Verdict: GoOn, Result: charges.Result{Outcome: charges.StoredFailure}}
 	case e.Type == "card_error" && e.HTTPStatus == http.StatusPaymentRequired:
-		change := charges.Change{To: charges.Failed, Failure: stripe.Failure(e)}
 		if e.Payment != nil {
-			change.Payment = e.Payment.ID
+			news := *e.Payment
+			news.Failure = stripe.Failure(e)
+			return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Answered, News: &news}}
 		}
-		return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Answered, Change: change}}
+		return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Answered, Change: charges.Change{To: charges.Failed, Failure: stripe.Failure(e)}}}
 	case e.HTTPStatus == http.StatusBadRequest || e.HTTPStatus == http.StatusPaymentRequired || e.HTTPStatus == http.StatusNotFound:
 		return decideInvalid(e)
 	}
@@ -96,34 +97,20 @@ func decideInvalid(e *stripe.Error) Decision {
 		failure.Code = "invalid_request"
 	}
 	change := charges.Change{To: charges.Failed, Failure: failure}
-	if e.Payment != nil {
-		change.Payment = e.Payment.ID
-	}
 	return Decision{Verdict: Done, Result: charges.Result{Outcome: charges.Invalid, Code: failure.Code, Change: change}}
 }
 
-// ChangeFor says where a payment takes its charge. The words are Stripe's:
-// https://docs.stripe.com/payments/paymentintents/lifecycle. A status that is not known there is held for a person.
-func ChangeFor(p charges.Payment) charges.Change {
-	change := charges.Change{Payment: p.ID}
-	switch p.Status {
-	case "succeeded":
-		change.To = charges.Succeeded
-	case "processing":
-		change.To = charges.Processing
-	case "requires_action":
-		change.To = charges.RequiresAction
-	case "requires_capture":
-		change.To = charges.RequiresCapture
-	case "canceled":
-		change.To = charges.Canceled
-	case "requires_payment_method":
-		change.To, change.Failure = charges.Failed, p.Failure
-		if change.Failure == nil || change.Failure.Code == "" {
-			change.Failure = &charges.Failure{Code: "payment_failed", Advice: charges.NewPaymentMethod}
-		}
-	default:
-		change.To, change.Reason = charges.NeedsReview, "unknown_payment_status"
+// DecideCancel maps the answer to a cancel. Whatever it says of the payment is taken; without that, the payment is read again
+// before anything else is done about it.
+func DecideCancel(a Answer) Decision {
+	d := Decide(a)
+	d.Change, d.News = charges.Change{}, nil
+	if a.Err == nil {
+		d.News = &a.Payment
+		return d
 	}
-	return change
+	if e := (*stripe.Error)(nil); errors.As(a.Err, &e) && e.Payment != nil {
+		d.Outcome, d.Verdict, d.News = charges.Answered, Done, e.Payment
+	}
+	return d
 }

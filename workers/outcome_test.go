@@ -17,10 +17,12 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	payment := func(status string) Answer {
-		return Answer{Payment: charges.Payment{ID: "pi_1", Status: status}, Reply: stripe.Reply{HTTPStatus: 200, RequestID: "req_1"}}
+		return Answer{Payment: charges.News{Payment: charges.Payment{ID: "pi_1", Status: status}}, Reply: stripe.Reply{HTTPStatus: 200, RequestID: "req_1"}}
 	}
 	failed := func(e stripe.Error) Answer { return Answer{Err: fmt.Errorf("call: %w", &e)} }
-	decline := stripe.Error{Type: "card_error", Code: "card_declined", DeclineCode: "stolen_card", HTTPStatus: 402, Payment: &charges.Payment{ID: "pi_2"}}
+	decline := stripe.Error{Type: "card_error", Code: "card_declined", DeclineCode: "stolen_card", HTTPStatus: 402, Payment: &charges.News{Payment: charges.Payment{ID: "pi_2", Status: "requires_payment_method"}}}
+	bare := decline
+	bare.Payment = nil
 	invalid := stripe.Error{Type: "invalid_request_error", Code: "amount_too_small", HTTPStatus: 400}
 	forbidden := failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 403})
 	brokenKey := forbidden
@@ -32,17 +34,12 @@ func TestDecide(t *testing.T) {
 		verdict Verdict
 		outcome charges.Outcome
 		to      charges.Status
-		code    string // of the attempt, or of the charge's failure or review
+		code    string // of the attempt, or of the charge's failure or review; or the payment that there are news of
 	}{
-		{"succeeded", payment("succeeded"), Done, charges.Answered, charges.Succeeded, ""},
-		{"processing", payment("processing"), Done, charges.Answered, charges.Processing, ""},
-		{"requires action", payment("requires_action"), Done, charges.Answered, charges.RequiresAction, ""},
-		{"requires capture", payment("requires_capture"), Done, charges.Answered, charges.RequiresCapture, ""},
-		{"canceled", payment("canceled"), Done, charges.Answered, charges.Canceled, ""},
-		{"failed payment", payment("requires_payment_method"), Done, charges.Answered, charges.Failed, "payment_failed"},
-		{"not confirmed", payment("requires_confirmation"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
-		{"a status that is not known", payment("frozen"), Done, charges.Answered, charges.NeedsReview, "unknown_payment_status"},
-		{"declined", failed(decline), Done, charges.Answered, charges.Failed, "card_declined"},
+		{"a payment, whatever its status", payment("succeeded"), Done, charges.Answered, "", "pi_1"},
+		{"one with a status that is not known", payment("frozen"), Done, charges.Answered, "", "pi_1"},
+		{"declined", failed(decline), Done, charges.Answered, "", "pi_2"},
+		{"declined without naming the payment", failed(bare), Done, charges.Answered, charges.Failed, "card_declined"},
 		{"invalid", failed(invalid), Done, charges.Invalid, charges.Failed, "amount_too_small"},
 		{"invalid without a code", failed(stripe.Error{Type: "invalid_request_error", HTTPStatus: 404}), Done, charges.Invalid, charges.Failed, "invalid_request"},
 		{"idempotency error", failed(stripe.Error{Type: "idempotency_error", HTTPStatus: 400}), Done, charges.Refused, charges.NeedsReview, "idempotency_error"},
@@ -68,6 +65,11 @@ func TestDecide(t *testing.T) {
 			}
 			code := d.Code
 			switch {
+			case d.News != nil:
+				code = d.News.ID
+				if (d.News.Status == "requires_payment_method") != (d.News.Failure != nil) {
+					t.Errorf("news without their reason: %+v", d.News)
+				}
 			case d.Failure != nil:
 				code = d.Failure.Code
 			case d.Reason != "":
@@ -83,32 +85,25 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What a look finds is adopted only if it is one payment that agrees in everything; "none" is said only of an empty list.
-func TestAdopt(t *testing.T) {
+// TestDecideCancel: whatever Stripe says of the payment is taken, and a charge never moves on an error alone.
+func TestDecideCancel(t *testing.T) {
 	t.Parallel()
-	c := charges.Charge{Request: charges.Request{Amount: 500, Currency: "jpy"}}
-	at := charges.Account{ID: "acct_1"}
-	good := charges.Payment{ID: "pi_1", Status: "succeeded", Amount: 500, Currency: "jpy"}
-	with := func(change func(*charges.Payment)) charges.Payment { p := good; change(&p); return p }
+	paid := &charges.News{Payment: charges.Payment{ID: "pi_1", Status: "succeeded"}}
 	for _, tc := range []struct {
-		name   string
-		ours   []charges.Payment
-		to     charges.Status
-		reason string
+		name    string
+		answer  Answer
+		outcome charges.Outcome
+		news    bool
 	}{
-		{"none", nil, "", ""},
-		{"one", []charges.Payment{good}, charges.Succeeded, ""},
-		{"declined", []charges.Payment{with(func(p *charges.Payment) {
-			p.Status, p.Failure = "requires_payment_method", &charges.Failure{Code: "card_declined"}
-		})}, charges.Failed, ""},
-		{"other amount", []charges.Payment{with(func(p *charges.Payment) { p.Amount++ })}, charges.NeedsReview, "payment_differs"},
-		{"other currency", []charges.Payment{with(func(p *charges.Payment) { p.Currency = "usd" })}, charges.NeedsReview, "payment_differs"},
-		{"other mode", []charges.Payment{with(func(p *charges.Payment) { p.Livemode = true })}, charges.NeedsReview, "payment_differs"},
-		{"two", []charges.Payment{good, with(func(p *charges.Payment) { p.ID = "pi_2" })}, charges.NeedsReview, "duplicate_payment"},
-		{"a good one and one that differs", []charges.Payment{good, with(func(p *charges.Payment) { p.Amount++ })}, charges.NeedsReview, "payment_differs"},
+		{"canceled", Answer{Payment: charges.News{Payment: charges.Payment{ID: "pi_1", Status: "canceled"}}}, charges.Answered, true},
+		{"paid meanwhile", Answer{Err: &stripe.Error{Type: "invalid_request_error", Code: "payment_intent_unexpected_state", HTTPStatus: 400, Payment: paid}}, charges.Answered, true},
+		{"refused without a word on the payment", Answer{Err: &stripe.Error{Type: "invalid_request_error", HTTPStatus: 400}}, charges.Invalid, false},
+		{"forbidden", Answer{Err: &stripe.Error{Type: "invalid_request_error", HTTPStatus: 403}}, charges.Refused, false},
+		{"answer lost", Answer{Err: errors.New("EOF")}, charges.Unknown, false},
+		{"no connection", Answer{Err: fmt.Errorf("dial: %w", transport.ErrNotSent)}, charges.NotSent, false},
 	} {
-		if got := Adopt(c, at, tc.ours); got.To != tc.to || got.Reason != tc.reason {
-			t.Errorf("%s: %+v, want %q %q", tc.name, got, tc.to, tc.reason)
+		if d := DecideCancel(tc.answer); d.Outcome != tc.outcome || (d.News != nil) != tc.news || d.To != "" {
+			t.Errorf("%s: %+v", tc.name, d)
 		}
 	}
 }

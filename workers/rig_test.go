@@ -29,6 +29,9 @@ type rig struct {
 	sandbox *sandbox.Sandbox
 	url     string
 	workers *Workers // nil while stopped
+
+	// How payments that are not over are followed; zero: the workers' own defaults.
+	follow, actionTTL time.Duration
 }
 
 // settle is how long a test waits for what must come: far above what it takes, and reached only by a defect.
@@ -73,7 +76,7 @@ func (r *rig) start(key ...string) {
 		r.t.Fatal(err)
 	}
 	r.workers, err = Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
-		StripeRate: 1000, Log: r.logger(), Metrics: prometheus.NewRegistry()})
+		StripeRate: 1000, Follow: r.follow, ActionTTL: r.actionTTL, Log: r.logger(), Metrics: prometheus.NewRegistry()})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -36,8 +36,11 @@ type Config struct {
 	Outbox     *outbox.Outbox
 	Stripe     *stripe.Gateway
 	Mailer     *sendgrid.Mailer
-	StripeRate float64 // calls per second of this process; 0: 25
-	Charging   int     // charges handled at once; 0: 32
+	StripeRate float64       // calls per second of this process; 0: 25
+	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
+	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
+	Charging   int           // charges handled at once; 0: 32
+	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
 }
@@ -62,8 +65,17 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	if c.StripeRate == 0 {
 		c.StripeRate = 25
 	}
+	if c.ActionTTL == 0 {
+		c.ActionTTL = 24 * time.Hour
+	}
+	if c.Follow == 0 {
+		c.Follow = time.Minute
+	}
 	if c.Charging == 0 {
 		c.Charging = 32
+	}
+	if c.KeepEvents == 0 {
+		c.KeepEvents = 30 * 24 * time.Hour
 	}
 	metrics := NewMetrics(c.Metrics)
 	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log})
@@ -91,8 +103,11 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 
 func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx], error) {
 	jobs := river.NewWorkers()
-	river.AddWorker(jobs, &chargeWorker{charges: c.Charges, gateway: c.Stripe, probe: probe,
-		pace: NewPace(c.StripeRate), log: c.Log, metrics: metrics})
+	sender := &chargeWorker{charges: c.Charges, gateway: c.Stripe, probe: probe,
+		pace: NewPace(c.StripeRate), log: c.Log, metrics: metrics}
+	river.AddWorker(jobs, sender)
+	river.AddWorker(jobs, &followWorker{sender: sender, actionTTL: c.ActionTTL, every: c.Follow})
+	river.AddWorker(jobs, &refundsWorker{sender: sender})
 	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: NewPace(mailRate), log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
@@ -104,7 +119,7 @@ func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx],
 	return river.NewClient(riverpgxv5.New(c.Pool), &river.Config{
 		Queues:               queues,
 		Workers:              jobs,
-		PeriodicJobs:         periodicJobs(),
+		PeriodicJobs:         append(periodicJobs(), webhookJobs(jobs, c)...),
 		JobTimeout:           jobTimeout,
 		RescueStuckJobsAfter: rescueAfter,
 		FetchCooldown:        fetchCooldown,

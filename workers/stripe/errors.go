@@ -27,9 +27,9 @@ type Error struct {
 	Param       string
 	HTTPStatus  int
 	RequestID   string
-	Replayed    bool             // it was stored under the key before
-	RetryAfter  time.Duration    // what Stripe asks for, at most an hour; 0: nothing
-	Payment     *charges.Payment // the PaymentIntent that the error is about, if it names one
+	Replayed    bool          // it was stored under the key before
+	RetryAfter  time.Duration // what Stripe asks for, at most an hour; 0: nothing
+	Payment     *charges.News // the PaymentIntent that the error is about, if it names one
 }
 
 func (e *Error) Error() string {
@@ -82,7 +82,7 @@ func (g *Gateway) callError(err error, answer *transport.Answer, reply Reply) er
 		HTTPStatus: reply.HTTPStatus, RequestID: reply.RequestID, Replayed: reply.Replayed, RetryAfter: answer.RetryAfter(),
 	}
 	if f.PaymentIntent != nil {
-		p, err := g.payment(f.PaymentIntent)
+		p, err := g.payment(f.PaymentIntent, f.PaymentIntent.toldAt(answer.Date(), reply))
 		if err != nil {
 			return unknown(err.Error())
 		}

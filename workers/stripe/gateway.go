@@ -82,6 +82,12 @@ func (g *Gateway) get(ctx context.Context, path string, query *form.Values, into
 	return g.call(ctx, http.MethodGet, path, query, &stripego.Params{}, into)
 }
 
+// post makes a call that writes, and tells the time that Stripe had.
+func (g *Gateway) post(ctx context.Context, path string, values *form.Values, params *stripego.Params, into stripego.LastResponseSetter) (Reply, time.Time, error) {
+	reply, answer, err := g.call(ctx, http.MethodPost, path, values, params, into)
+	return reply, answer.Date(), err
+}
+
 // call makes one call. Its error is an *Error, or wraps transport.ErrNotSent or transport.ErrUnknown.
 func (g *Gateway) call(ctx context.Context, method, path string, values *form.Values, params *stripego.Params, into stripego.LastResponseSetter) (Reply, *transport.Answer, error) {
 	ctx, answer := transport.Record(ctx)

@@ -70,7 +70,7 @@ func attempt(t *testing.T, g *stripe.Gateway, c charges.Charge) charges.Attempt 
 }
 
 // send makes the attempt's call, which may leave for another minute, and holds its error against what may never be in one.
-func send(t *testing.T, g *stripe.Gateway, a charges.Attempt) (charges.Payment, stripe.Reply, error) {
+func send(t *testing.T, g *stripe.Gateway, a charges.Attempt) (charges.News, stripe.Reply, error) {
 	t.Helper()
 	p, reply, err := g.Send(transport.WithNotAfter(t.Context(), time.Now().Add(time.Minute)), a)
 	noSecrets(t, err)

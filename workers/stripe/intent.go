@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	stripego "github.com/stripe/stripe-go/v76"
 
@@ -11,17 +12,24 @@ import (
 	"github.com/oncepay/oncepay/workers/transport"
 )
 
-// intent is the part of a PaymentIntent that is read. The client secret is not: what is never decoded cannot leak.
+// intent is the part of a PaymentIntent that is read.
 type intent struct {
 	stripego.APIResource
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
 	Amount           *int64            `json:"amount"`
 	Currency         string            `json:"currency"`
+	Created          int64             `json:"created"`
 	Livemode         *bool             `json:"livemode"`
 	Status           string            `json:"status"`
 	Metadata         map[string]string `json:"metadata"`
 	LastPaymentError *failure          `json:"last_payment_error"`
+	ClientSecret     string            `json:"client_secret"`
+	NextAction       *struct {
+		RedirectToURL *struct {
+			URL string `json:"url"`
+		} `json:"redirect_to_url"`
+	} `json:"next_action"`
 }
 
 var (
@@ -30,26 +38,41 @@ var (
 )
 
 // payment checks that what was decoded is a PaymentIntent of our mode: any other JSON, such as {}, would decode as well.
-func (g *Gateway) payment(i *intent) (charges.Payment, error) {
+func (g *Gateway) payment(i *intent, date time.Time) (charges.News, error) {
 	switch {
 	case i.Object != "payment_intent" || !intentID.MatchString(i.ID):
-		return charges.Payment{}, errors.New("the answer is not a PaymentIntent")
+		return charges.News{}, errors.New("the answer is not a PaymentIntent")
 	case i.Amount == nil || i.Livemode == nil || !word.MatchString(i.Currency) || !word.MatchString(i.Status):
-		return charges.Payment{}, fmt.Errorf("PaymentIntent %s lacks its amount, currency, mode or status", i.ID)
+		return charges.News{}, fmt.Errorf("PaymentIntent %s lacks its amount, currency, mode or status", i.ID)
 	case *i.Livemode != g.livemode:
-		return charges.Payment{}, fmt.Errorf("PaymentIntent %s is not of our key's mode", i.ID)
+		return charges.News{}, fmt.Errorf("PaymentIntent %s is not of our key's mode", i.ID)
 	}
-	p := charges.Payment{
+	n := charges.News{AsOf: date, Payment: charges.Payment{
 		ID: i.ID, Status: i.Status, Amount: *i.Amount, Currency: i.Currency, Livemode: *i.Livemode, Key: i.Metadata[keyMetadata],
-	}
+	}}
 	if i.LastPaymentError != nil {
-		p.Failure = i.LastPaymentError.toCaller()
+		n.Failure = i.LastPaymentError.toCaller()
 	}
-	return p, nil
+	// Whoever has the client secret can pay, so it is taken along only where the buyer needs it.
+	if i.Status == "requires_action" {
+		n.ClientSecret = i.ClientSecret
+		if i.NextAction != nil && i.NextAction.RedirectToURL != nil {
+			n.RedirectURL = i.NextAction.RedirectToURL.URL
+		}
+	}
+	return n, nil
+}
+
+// toldAt is the time of an answer's news. One that Stripe had stored under the key tells of when the payment was made.
+func (i *intent) toldAt(date time.Time, reply Reply) time.Time {
+	if reply.Replayed {
+		return time.Unix(i.Created, 0).UTC()
+	}
+	return date
 }
 
 // disagrees says why a payment cannot be what was asked for; empty if it can.
-func (a asked) disagrees(p charges.Payment) string {
+func (a asked) disagrees(p charges.News) string {
 	what := ""
 	switch {
 	case p.Amount != a.amount:

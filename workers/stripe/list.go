@@ -25,39 +25,39 @@ type Query struct {
 	Before func(context.Context) error
 }
 
-// page is one page of Stripe's list. Pointers tell a member that is missing from one that is empty: a list that was not
+// page is one page of a list of Stripe's. Pointers tell a member that is missing from one that is empty: a list that was not
 // received whole must never read as one that ended.
-type page struct {
+type page[T any] struct {
 	stripego.APIResource
-	Object  string    `json:"object"`
-	Data    *[]intent `json:"data"`
-	HasMore *bool     `json:"has_more"`
+	Object  string `json:"object"`
+	Data    *[]T   `json:"data"`
+	HasMore *bool  `json:"has_more"`
 }
 
 // List yields every payment that the query selects, newest first, those of others included. An error ends it, and
 // then what was yielded before proves nothing about what is not there. Stripe's search is not used: it can lag by an hour.
-func (g *Gateway) List(ctx context.Context, q Query) iter.Seq2[charges.Payment, error] {
-	return func(yield func(charges.Payment, error) bool) {
+func (g *Gateway) List(ctx context.Context, q Query) iter.Seq2[charges.News, error] {
+	return func(yield func(charges.News, error) bool) {
 		if q.From.IsZero() || q.To.Before(q.From) {
-			yield(charges.Payment{}, errors.New("stripe: a list needs a time from and one to"))
+			yield(charges.News{}, errors.New("stripe: a list needs a time from and one to"))
 			return
 		}
 		for after, more := q.After, true; more; {
 			if q.Before != nil {
 				if err := q.Before(ctx); err != nil {
-					yield(charges.Payment{}, err)
+					yield(charges.News{}, err)
 					return
 				}
 			}
-			p, err := g.page(ctx, q, after)
+			p, date, err := g.page(ctx, q, after)
 			if err != nil {
-				yield(charges.Payment{}, err)
+				yield(charges.News{}, err)
 				return
 			}
 			for _, i := range *p.Data {
-				payment, err := g.payment(&i)
+				payment, err := g.payment(&i, date)
 				if err != nil {
-					yield(charges.Payment{}, unknown(err.Error()))
+					yield(charges.News{}, unknown(err.Error()))
 					return
 				}
 				if !yield(payment, nil) {
@@ -71,47 +71,54 @@ func (g *Gateway) List(ctx context.Context, q Query) iter.Seq2[charges.Payment, 
 }
 
 // page reads the page that follows the payment after; empty: the first.
-func (g *Gateway) page(ctx context.Context, q Query, after string) (*page, error) {
+func (g *Gateway) page(ctx context.Context, q Query, after string) (*page[intent], time.Time, error) {
 	query := &form.Values{}
 	query.Add("created[gte]", strconv.FormatInt(q.From.Unix(), 10))
 	query.Add("created[lte]", strconv.FormatInt(q.To.Unix(), 10))
 	if q.Customer != "" {
 		query.Add("customer", q.Customer)
 	}
+	return readPage(ctx, g, intentsPath, query, after, func(i *intent) string { return i.ID })
+}
+
+// readPage reads the page of a list that follows the object after; empty: the first.
+func readPage[T any](ctx context.Context, g *Gateway, path string, query *form.Values, after string, id func(*T) string) (*page[T], time.Time, error) {
 	query.Add("limit", pageSize)
 	if after != "" {
 		query.Add("starting_after", after)
 	}
-	p := &page{}
-	if _, _, err := g.get(ctx, intentsPath, query, p); err != nil {
-		return nil, err
+	p := &page[T]{}
+	_, answer, err := g.get(ctx, path, query, p)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
 	switch {
 	case p.Object != "list" || p.Data == nil || p.HasMore == nil:
-		return nil, unknown("the answer is not a list")
+		return nil, time.Time{}, unknown("the answer is not a list")
 	case len(*p.Data) == 0 && *p.HasMore:
-		return nil, unknown("the list says that it goes on, and does not")
-	case len(*p.Data) > 0 && (*p.Data)[len(*p.Data)-1].ID == after:
-		return nil, unknown("the list does not move on")
+		return nil, time.Time{}, unknown("the list says that it goes on, and does not")
+	case len(*p.Data) > 0 && id(&(*p.Data)[len(*p.Data)-1]) == after:
+		return nil, time.Time{}, unknown("the list does not move on")
 	}
-	return p, nil
+	return p, answer.Date(), nil
 }
 
 // Retrieve reads one payment by its id. One that is not there is an [*Error] with HTTPStatus 404.
-func (g *Gateway) Retrieve(ctx context.Context, id string) (charges.Payment, error) {
+func (g *Gateway) Retrieve(ctx context.Context, id string) (charges.News, error) {
 	if !intentID.MatchString(id) {
-		return charges.Payment{}, notSent(errors.New("that is not the id of a PaymentIntent"))
+		return charges.News{}, notSent(errors.New("that is not the id of a PaymentIntent"))
 	}
 	got := &intent{}
-	if _, _, err := g.get(ctx, intentsPath+"/"+id, nil, got); err != nil {
-		return charges.Payment{}, err
+	_, answer, err := g.get(ctx, intentsPath+"/"+id, nil, got)
+	if err != nil {
+		return charges.News{}, err
 	}
-	payment, err := g.payment(got)
+	payment, err := g.payment(got, answer.Date())
 	if err == nil && payment.ID != id {
 		err = errors.New("the answer is another PaymentIntent")
 	}
 	if err != nil {
-		return charges.Payment{}, unknown(err.Error())
+		return charges.News{}, unknown(err.Error())
 	}
 	return payment, nil
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // all reads a list to its end or its error.
-func all(t *testing.T, g *stripe.Gateway, q stripe.Query) ([]charges.Payment, error) {
+func all(t *testing.T, g *stripe.Gateway, q stripe.Query) ([]charges.News, error) {
 	t.Helper()
-	var got []charges.Payment
+	var got []charges.News
 	for p, err := range g.List(t.Context(), q) {
 		if err != nil {
 			noSecrets(t, err)

@@ -3,7 +3,6 @@ package stripe
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 
 	stripego "github.com/stripe/stripe-go/v76"
@@ -20,38 +19,38 @@ const maxKeyLength = 255
 // A nil error means that Stripe answered with a PaymentIntent that agrees with the request; its Status says what came of it. Else the error is
 // an [*Error], or wraps transport.ErrNotSent (nothing left this process) or transport.ErrUnknown. The reply tells what is known of the
 // answer in every case.
-func (g *Gateway) Send(ctx context.Context, a charges.Attempt) (charges.Payment, Reply, error) {
+func (g *Gateway) Send(ctx context.Context, a charges.Attempt) (charges.News, Reply, error) {
 	if a.ProviderKey == "" || len(a.ProviderKey) > maxKeyLength || strings.TrimSpace(a.ProviderKey) != a.ProviderKey {
-		return charges.Payment{}, Reply{}, notSent(errors.New("the attempt's provider key cannot be sent unchanged"))
+		return charges.News{}, Reply{}, notSent(errors.New("the attempt's provider key cannot be sent unchanged"))
 	}
 	if a.Account.Livemode != g.livemode {
-		return charges.Payment{}, Reply{}, notSent(errors.New("the attempt was made for the other mode"))
+		return charges.News{}, Reply{}, notSent(errors.New("the attempt was made for the other mode"))
 	}
 	values, err := decodeForm(a.Request)
 	if err != nil {
-		return charges.Payment{}, Reply{}, notSent(err)
+		return charges.News{}, Reply{}, notSent(err)
 	}
 	want, err := askedFor(values)
 	if err != nil {
-		return charges.Payment{}, Reply{}, notSent(err)
+		return charges.News{}, Reply{}, notSent(err)
 	}
 	got := &intent{}
 	params := &stripego.Params{IdempotencyKey: &a.ProviderKey}
-	reply, _, err := g.call(ctx, http.MethodPost, intentsPath, values, params, got)
+	reply, date, err := g.post(ctx, intentsPath, values, params, got)
 	if e := (*Error)(nil); errors.As(err, &e) && e.Payment != nil {
 		if why := want.disagrees(*e.Payment); why != "" {
 			err = unknown(why)
 		}
 	}
 	if err != nil {
-		return charges.Payment{}, reply, err
+		return charges.News{}, reply, err
 	}
-	payment, err := g.payment(got)
+	payment, err := g.payment(got, got.toldAt(date, reply))
 	if err != nil {
-		return charges.Payment{}, reply, unknown(err.Error())
+		return charges.News{}, reply, unknown(err.Error())
 	}
 	if why := want.disagrees(payment); why != "" {
-		return charges.Payment{}, reply, unknown(why)
+		return charges.News{}, reply, unknown(why)
 	}
 	return payment, reply, nil
 }

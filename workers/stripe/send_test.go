@@ -48,8 +48,14 @@ func TestPaymentsOfEveryKind(t *testing.T) {
 		}
 		kept := sb.Ledger().PaymentIntents
 		want := charges.Payment{ID: kept[len(kept)-1].ID, Status: tt.status, Amount: c.Amount, Currency: c.Currency, Key: c.IdempotencyKey.String()}
-		if p != want {
-			t.Errorf("%s: got %+v, want %+v", tt.method, p, want)
+		if p.Payment != want {
+			t.Errorf("%s: got %+v, want %+v", tt.method, p.Payment, want)
+		}
+		if acts := tt.status == "requires_action"; acts != strings.HasPrefix(p.ClientSecret, p.ID+"_secret_") || !acts && p.ClientSecret != "" {
+			t.Errorf("%s: a client secret is taken along: %v", tt.method, p.ClientSecret != "")
+		}
+		if p.AsOf.IsZero() {
+			t.Errorf("%s: the news have no date", tt.method)
 		}
 		if reply.HTTPStatus != 200 || !strings.HasPrefix(reply.RequestID, "req_") || reply.Replayed {
 			t.Errorf("%s: reply %+v", tt.method, reply)
@@ -67,7 +73,7 @@ func TestResendIsReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, reply, err := send(t, g, a)
-	if err != nil || again != first || !reply.Replayed {
+	if err != nil || again.Payment != first.Payment || again.AsOf.After(first.AsOf) || !reply.Replayed {
 		t.Fatalf("got %+v, %+v, %v; want %+v", again, reply, err, first)
 	}
 	if n := len(sb.Ledger().PaymentIntents); n != 1 {

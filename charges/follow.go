@@ -1,0 +1,167 @@
+package charges
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// Following is what a worker needs to ask Stripe about payments of a charge.
+type Following struct {
+	Charge   Charge
+	Account  Account  // that they are at
+	Payments []string // their ids; empty: there is nothing to ask about
+
+	known map[string]bool // payments that are on record
+}
+
+// Follow tells which payments of a charge may still change at Stripe.
+func (s *Service) Follow(ctx context.Context, id uuid.UUID) (Following, error) {
+	f, err := s.following(ctx, id, func(c Charge, state paymentState) bool { return state.followed() })
+	if own := f.Charge.PaymentIntent; err == nil && own != nil && !f.Charge.Status.Final() && !f.known[*own] {
+		f.Payments = append(f.Payments, *own) // an older release has put it on the charge alone
+	}
+	return f, err
+}
+
+// Payments tells of all payments that Stripe has made for a charge. There should be one.
+func (s *Service) Payments(ctx context.Context, id uuid.UUID) (Following, error) {
+	f, err := s.following(ctx, id, func(Charge, paymentState) bool { return true })
+	if own := f.Charge.PaymentIntent; err == nil && own != nil && !f.known[*own] {
+		f.Payments = append(f.Payments, *own)
+	}
+	return f, err
+}
+
+func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(Charge, paymentState) bool) (Following, error) {
+	c, err := findCharge(ctx, s.pool, id)
+	if err != nil {
+		return Following{}, err
+	}
+	states, err := listPayments(ctx, s.pool, id)
+	if err != nil {
+		return Following{}, err
+	}
+	f := Following{Charge: c, known: map[string]bool{}}
+	for _, state := range states {
+		f.known[state.ID] = true
+		if wanted(c, state) {
+			f.Payments = append(f.Payments, state.ID)
+		}
+	}
+	attempts, err := listAttempts(ctx, s.pool, []uuid.UUID{id})
+	if err != nil {
+		return Following{}, err
+	}
+	for _, a := range attempts[id] {
+		f.Account = a.Account
+	}
+	return f, nil
+}
+
+// Hear takes what Stripe says of a charge's payment when it is asked.
+func (s *Service) Hear(ctx context.Context, id uuid.UUID, at Account, n News) (note Note, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	err = outbox.InTx(ctx, s.pool, "payment.hear", func(tx pgx.Tx) error {
+		c, _, err := lockCharge(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		note, err = s.takeNews(ctx, tx, c, at, n, worker, nil)
+		return err
+	})
+	return note, err
+}
+
+// BeginCancel commits the attempt to cancel one of a charge's payments at Stripe, if that is due: the buyer's try has failed
+// and whoever holds its client secret could try again, the buyer has not come back within actionTTL, or there is another payment:
+// the first stays, unless another one has taken the money.
+// It returns false if nothing is due. The attempt's request names no payment: that is in its path.
+func (s *Service) BeginCancel(ctx context.Context, id uuid.UUID, here Here, actionTTL time.Duration) (a Attempt, due bool, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	err = outbox.InTx(ctx, s.pool, "cancel.begin", func(tx pgx.Tx) error {
+		a, due = Attempt{}, false
+		c, now, err := lockCharge(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		states, err := listPayments(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		paid := slices.ContainsFunc(states, func(state paymentState) bool { return state.Status == "succeeded" })
+		for _, state := range states {
+			if !cancelDue(c, state, paid, now, actionTTL) {
+				continue
+			}
+			if a, err = nextCancel(ctx, tx, c, state, here); err != nil {
+				return err
+			}
+			due = true
+			return insertCancel(ctx, tx, a)
+		}
+		return nil
+	})
+	return a, due, err
+}
+
+func cancelDue(c Charge, state paymentState, paid bool, now time.Time, actionTTL time.Duration) bool {
+	switch state.Status {
+	case "requires_payment_method", "requires_confirmation", "requires_action":
+	default:
+		return false // over, or the money is on its way or held
+	}
+	if paid || c.PaymentIntent == nil || *c.PaymentIntent != state.ID {
+		return true
+	}
+	if c.Status == Failed || c.Status == Canceled {
+		return state.followed() // we have said that it is over
+	}
+	change, cancelFirst := state.outcome()
+	waits := c.Status == RequiresAction || c.Status == Processing && change.To == "" // for the buyer, or for nobody
+	return cancelFirst || waits && now.Sub(c.UpdatedAt) >= actionTTL
+}
+
+func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, here Here) (Attempt, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Attempt{}, fmt.Errorf("attempt id: %w", err)
+	}
+	n, answered, err := countCancels(ctx, tx, c.ID, state.ID)
+	if err != nil {
+		return Attempt{}, err
+	}
+	// No caller's key can equal it. Canceling twice does no harm, so a key that Stripe has stored an answer under, which it would
+	// repeat for a day whatever became of the payment, is followed by another.
+	key := fmt.Sprintf("cancel:%s:%s", c.ID, state.ID)
+	if answered > 0 {
+		key = fmt.Sprintf("%s:%d", key, answered)
+	}
+	return Attempt{ID: id, ChargeID: c.ID, Number: n + 1, ProviderKey: key, Account: here.Account,
+		Request: "cancellation_reason=abandoned", StripeSentAt: here.Clock, Payment: state.ID}, nil
+}
+
+// SettleCancel writes down how an attempt to cancel a payment ended, and takes what Stripe said of the payment.
+func (s *Service) SettleCancel(ctx context.Context, a Attempt, r Result) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	return outbox.InTx(ctx, s.pool, "cancel.settle", func(tx pgx.Tx) error {
+		c, _, err := lockCharge(ctx, tx, a.ChargeID)
+		if err != nil {
+			return err
+		}
+		if err := endAttempt(ctx, tx, a.ID, r); err != nil || r.News == nil {
+			return err
+		}
+		_, err = s.takeNews(ctx, tx, c, a.Account, *r.News, worker, map[string]any{"cancel": a.Number, "request_id": r.RequestID})
+		return err
+	})
+}

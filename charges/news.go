@@ -1,0 +1,82 @@
+package charges
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// Note says why news of a payment changed nothing, or what is odd about it.
+type Note string
+
+// The notes. All but Taken are alarms.
+const (
+	Taken            Note = ""                  // merged; the charge is where the payment is
+	DuplicatePayment Note = "duplicate_payment" // there is another payment for this charge
+	PaymentDiffers   Note = "payment_differs"   // it names the charge and has another amount, currency or mode
+)
+
+// stripeSays is the actor in the audit trail for what Stripe told us unasked.
+const stripeSays = "stripe"
+
+// takeNews merges news into what is known of a locked charge's payment, and moves the charge to where that leads: one state
+// for every order of the same news. News that do not agree with the charge change nothing. A second payment never replaces the
+// first: if it is open it is canceled, and if it has taken money a person must see to it.
+func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Account, n News, actor string, data map[string]any) (Note, error) {
+	if n.Amount != c.Amount || n.Currency != c.Currency || n.Livemode != here.Livemode {
+		return PaymentDiffers, nil
+	}
+	state, err := findPayment(ctx, tx, n.ID)
+	if err != nil {
+		return Taken, err
+	}
+	first := state.ID == ""
+	state = state.merge(n)
+	if err := upsertPayment(ctx, tx, c.ID, state); err != nil {
+		return Taken, err
+	}
+	if c.PaymentIntent != nil && *c.PaymentIntent != n.ID {
+		return DuplicatePayment, s.second(ctx, tx, c, state, actor, first)
+	}
+	// The payment is the operation's result, whatever became of the attempts' own answers.
+	if err := answerAttempts(ctx, tx, c.ID); err != nil {
+		return Taken, err
+	}
+	if c.PaymentIntent == nil {
+		if err := recordPayment(ctx, tx, c.ID, n.ID); err != nil {
+			return Taken, err
+		}
+		c.PaymentIntent = &n.ID
+	}
+	change, cancelFirst := state.outcome()
+	if err := s.move(ctx, tx, c, change, actor, data); err != nil {
+		return Taken, err
+	}
+	// A worker that follows it already goes on by itself.
+	if state.followed() && (first || cancelFirst && actor == stripeSays) {
+		return Taken, s.follow(ctx, tx, c.ID)
+	}
+	return Taken, nil
+}
+
+// second deals with a payment for a charge that has another one.
+func (s *Service) second(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, actor string, first bool) error {
+	switch state.Status {
+	case "canceled":
+		return nil
+	case "succeeded", "processing", "requires_capture":
+		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: string(DuplicatePayment)}, actor, map[string]any{"payment_intent": state.ID})
+	}
+	if !first && actor != stripeSays {
+		return nil // it is followed already
+	}
+	return s.follow(ctx, tx, c.ID)
+}
+
+// follow sees to it that a worker goes on with a payment that is not over: asks Stripe from time to time, and cancels it where that is due.
+func (s *Service) follow(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
+	return s.outbox.Hurry(ctx, tx, outbox.Entry{Kind: outbox.KindFollow, ChargeID: charge})
+}

@@ -1,0 +1,105 @@
+package charges
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+const selectPayment = `
+SELECT id, status, as_of, failure_code, decline_code, failure_message, advice,
+       coalesce(failed_as_of, '0001-01-01T00:00:00Z'), coalesce(client_secret, ''), coalesce(redirect_url, '')
+  FROM payment`
+
+func scanPayment(row pgx.CollectableRow) (paymentState, error) {
+	var s paymentState
+	var code, decline, message, advice *string
+	err := row.Scan(&s.ID, &s.Status, &s.AsOf, &code, &decline, &message, &advice, &s.FailedAsOf, &s.ClientSecret, &s.RedirectURL)
+	if err == nil && code != nil {
+		s.Failure = &Failure{Code: *code, DeclineCode: decline, Message: message, Advice: Advice(text(advice))}
+	}
+	return s, err
+}
+
+// findPayment returns what is known of a payment; nothing yet is the zero state. Whoever changes it holds its charge's lock.
+func findPayment(ctx context.Context, db querier, id string) (paymentState, error) {
+	rows, err := db.Query(ctx, selectPayment+` WHERE id = $1`, id)
+	if err != nil {
+		return paymentState{}, fmt.Errorf("find payment: %w", err)
+	}
+	state, err := pgx.CollectOneRow(rows, scanPayment)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return paymentState{}, nil
+	}
+	if err != nil {
+		return paymentState{}, fmt.Errorf("find payment %s: %w", id, err)
+	}
+	return state, nil
+}
+
+// listPayments returns all payments that Stripe has made for a charge. There should be one.
+func listPayments(ctx context.Context, db querier, charge uuid.UUID) ([]paymentState, error) {
+	rows, err := db.Query(ctx, selectPayment+` WHERE charge_id = $1 ORDER BY id`, charge)
+	if err != nil {
+		return nil, fmt.Errorf("list payments of charge %s: %w", charge, err)
+	}
+	states, err := pgx.CollectRows(rows, scanPayment)
+	if err != nil {
+		return nil, fmt.Errorf("list payments of charge %s: %w", charge, err)
+	}
+	return states, nil
+}
+
+// A payment belongs to one charge for good.
+const upsertPaymentSQL = `
+INSERT INTO payment (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, ''), nullif($11, ''), $12)
+    ON CONFLICT (id) DO UPDATE
+   SET status = excluded.status, as_of = excluded.as_of, failure_code = excluded.failure_code, decline_code = excluded.decline_code,
+       failure_message = excluded.failure_message, advice = excluded.advice, failed_as_of = excluded.failed_as_of,
+       client_secret = excluded.client_secret, redirect_url = excluded.redirect_url, followed = excluded.followed, updated_at = clock_timestamp()
+ WHERE payment.charge_id = excluded.charge_id`
+
+func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentState) error {
+	var code, decline, message, advice *string
+	var failedAsOf *time.Time
+	if f := s.Failure; f != nil {
+		said := string(f.Advice)
+		code, decline, message, advice, failedAsOf = &f.Code, f.DeclineCode, f.Message, &said, &s.FailedAsOf
+	}
+	tag, err := tx.Exec(ctx, upsertPaymentSQL, s.ID, charge, s.Status, s.AsOf, code, decline, message, advice, failedAsOf, s.ClientSecret, s.RedirectURL, s.followed())
+	if err != nil {
+		return fmt.Errorf("store payment %s: %w", s.ID, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return fmt.Errorf("store payment %s: it belongs to another charge than %s", s.ID, charge)
+	}
+	return nil
+}
+
+// countCancels counts the attempts to cancel a charge's payments, and those at this payment whose answer Stripe may have stored.
+func countCancels(ctx context.Context, tx pgx.Tx, charge uuid.UUID, payment string) (all, answered int, err error) {
+	err = tx.QueryRow(ctx, `
+SELECT count(*), count(*) FILTER (WHERE payment = $2 AND outcome IN ('stored_failure', 'invalid', 'answered'))
+  FROM attempt WHERE charge_id = $1 AND operation = 'cancel'`, charge, payment).Scan(&all, &answered)
+	if err != nil {
+		return 0, 0, fmt.Errorf("count cancels of charge %s: %w", charge, err)
+	}
+	return all, answered, nil
+}
+
+const insertCancelSQL = `
+INSERT INTO attempt (id, charge_id, operation, number, provider_key, stripe_account, livemode, request, stripe_sent_at, payment)
+VALUES ($1, $2, 'cancel', $3, $4, $5, $6, $7, $8, $9)`
+
+func insertCancel(ctx context.Context, tx pgx.Tx, a Attempt) error {
+	_, err := tx.Exec(ctx, insertCancelSQL, a.ID, a.ChargeID, a.Number, a.ProviderKey, a.Account.ID, a.Account.Livemode, a.Request, a.StripeSentAt, a.Payment)
+	if err != nil {
+		return fmt.Errorf("insert cancel %d of charge %s: %w", a.Number, a.ChargeID, err)
+	}
+	return nil
+}
