@@ -22,6 +22,12 @@ type Config struct {
 	// reason at /readyz, to everybody; a database that is away is shown without its address. Asked at most once a second. nil: always ready.
 	Ready func(context.Context) error
 
+	// What the providers sign their events with: Stripe's endpoint secrets (whsec_...), and SendGrid's verification keys (base64 of
+	// a DER public key). Any of them is good. None: the provider's events are refused.
+	StripeWebhookSecrets  []string
+	SendGridWebhookKeys   []string
+	SendGridWebhookWindow time.Duration // how old SendGrid's signature may be, or how far ahead; 0: DefaultSendGridWindow
+
 	Log     *slog.Logger         // nil: slog.Default()
 	Metrics *prometheus.Registry // shown at /metrics, and given the API's own metrics; nil: a new one
 	Version string               // of this program, for the OpenAPI document; empty: "dev"
@@ -41,13 +47,17 @@ type API struct {
 	mux      *http.ServeMux
 	slots    semaphore // requests
 	waiters  semaphore
-	maxWait  time.Duration
+	intake   semaphore // providers' events
+
+	stripeSigned, sendGridSigned verifier // nil: not configured
+
+	maxWait time.Duration
 
 	stopping context.Context // ends when the server is told to stop: then nobody waits any longer
 	stop     context.CancelFunc
 }
 
-// New makes the API. It fails where Charges is missing, a bound makes no sense, or the registry already has the API's metrics.
+// New makes the API. It fails where Charges is missing, a bound or a webhook key makes no sense, or the registry already has the API's metrics.
 func New(config Config) (*API, error) {
 	switch {
 	case config.Charges == nil:
@@ -70,10 +80,14 @@ func New(config Config) (*API, error) {
 		ready:   &readiness{ask: config.Ready},
 		slots:   make(semaphore, orDefault(config.MaxRequests, 512)),
 		waiters: make(semaphore, orDefault(config.MaxWaiters, 4096)),
+		intake:  make(semaphore, maxIntake),
 		maxWait: orDefault(config.MaxWait, maxWait),
 	}
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	var err error
+	if a.stripeSigned, a.sendGridSigned, err = verifiers(config); err != nil {
+		return nil, fmt.Errorf("api: webhooks: %w", err)
+	}
 	if a.metrics, err = newMetrics(config.Metrics); err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}

@@ -16,16 +16,21 @@ func readBody(w http.ResponseWriter, c *call) ([]byte, error) {
 	if !plainJSON(c.Header) {
 		return nil, errMediaType
 	}
-	if c.ContentLength > charges.MaxRequestBytes {
-		return nil, errTooLarge
+	return readBounded(w, c, charges.MaxRequestBytes, errTooLarge)
+}
+
+// readBounded reads a body of at most limit bytes; a longer one is tooLong.
+func readBounded(w http.ResponseWriter, c *call, limit int64, tooLong problem) ([]byte, error) {
+	if c.ContentLength > limit {
+		return nil, tooLong
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, c.Body, charges.MaxRequestBytes))
+	body, err := io.ReadAll(http.MaxBytesReader(w, c.Body, limit))
 	tooLarge, timeout := (*http.MaxBytesError)(nil), net.Error(nil)
 	switch {
 	case err == nil:
 		return body, nil
 	case errors.As(err, &tooLarge):
-		return nil, errTooLarge
+		return nil, tooLong
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, errSlowBody
 	default:

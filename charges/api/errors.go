@@ -20,6 +20,11 @@ var (
 	errMediaType = newProblem(codeUnsupportedMediaType, "Send the body as application/json in UTF-8, without a content coding.")
 	errTooLarge  = newProblem(codeTooLarge, fmt.Sprintf("The body has more than %d bytes.", charges.MaxRequestBytes))
 
+	errNoWebhooks    = newProblem(codeWebhooksNotConfigured, "This deployment is not set up to take this provider's events.")
+	errSignature     = newProblem(codeSignatureInvalid, "The signature is missing, malformed, of another time, or not the provider's. Nothing was stored.")
+	errEventTooLarge = newProblem(codeTooLarge, fmt.Sprintf("The body has more than %d bytes.", maxEventBytes))
+	errEventHeld     = newProblem(codeUnavailable, "What the event is about is being worked on. Nothing was stored; send it again.").withRetryAfter(time.Second)
+
 	// A part of the body may still be on its way, so the connection cannot be used again.
 	errSlowBody   = newProblem(codeRequestTimeout, "The body did not arrive in time. Nothing was written.").withHeader("Connection", "close")
 	errBrokenBody = invalid("body", "ends before it is complete")
@@ -68,6 +73,8 @@ func problemOf(err error) problem {
 		return p
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)
+	case errors.Is(err, charges.ErrBusy):
+		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
 		return newProblem(codeNotFound, "There is no such thing, or it is another caller's.")
 	case outbox.Unavailable(err), errors.Is(err, context.Canceled): // the latter for a client that has gone

@@ -5,12 +5,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/oncepay/oncepay/charges"
 )
 
 // metrics are what the API counts, and the page that shows it.
 type metrics struct {
 	requests *prometheus.HistogramVec
 	creates  *prometheus.CounterVec
+	events   *prometheus.CounterVec
+	notes    *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 	page     http.Handler
 }
 
@@ -26,14 +31,34 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "oncepay_charge_creates_total",
 			Help: "Authenticated POST /charge by outcome: accepted, replayed, expired, or the code of the refusal.",
 		}, []string{"outcome"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "oncepay_webhook_events_total",
+			Help: "Signed events by provider, class of their type, and what became of them: applied, pending, ignored or duplicate.",
+		}, []string{"provider", "class", "result"}),
+		notes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "oncepay_webhook_notes_total",
+			Help: "Signed events that were odd, by why: payment_differs, duplicate_payment, disputed, refunds_exceed and key_differs want a person; wrong_mode and another_account hint at a wrong set-up.",
+		}, []string{"provider", "note"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "oncepay_webhook_refused_total",
+			Help: "Posts to the webhooks that were not taken, by reason: unsigned, malformed, stale, mismatch, body, not_configured or not_stored.",
+		}, []string{"provider", "reason"}),
 		page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.creates} {
+	for _, c := range []prometheus.Collector{m.requests, m.creates, m.events, m.notes, m.refused} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// event counts one event that was taken.
+func (m *metrics) event(e charges.ProviderEvent) {
+	m.events.WithLabelValues(string(e.Provider), class(e), result(e)).Inc()
+	if (e.Note.Alarm() || e.Note.Odd()) && !e.Duplicate {
+		m.notes.WithLabelValues(string(e.Provider), string(e.Note)).Inc()
+	}
 }
 
 func (a *API) showMetrics(w http.ResponseWriter, c *call) error {

@@ -66,7 +66,7 @@ func level(c *call, status int) slog.Level {
 		return slog.LevelError
 	case status > http.StatusInternalServerError || c.err != nil && c.code == "":
 		return slog.LevelWarn
-	case c.operation != nil && len(c.operation.roles) == 0:
+	case c.operation != nil && len(c.operation.roles) == 0 && !c.operation.signed:
 		return slog.LevelDebug
 	default:
 		return slog.LevelInfo

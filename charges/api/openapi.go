@@ -16,6 +16,7 @@ import (
 var (
 	refusalsEverywhere = []code{codeInternal}
 	refusalsWithToken  = []code{codeInvalidRequest, codeUnauthenticated, codeForbidden, codeUnavailable}
+	refusalsOfWebhooks = []code{codeInvalidRequest, codeSignatureInvalid, codeTooLarge, codeRequestTimeout, codeUnavailable, codeWebhooksNotConfigured}
 )
 
 // refusalHeaders are the headers of responseHeaders that come with a refusal.
@@ -74,6 +75,9 @@ func describe(op *operation, s *schemas) *huma.Operation {
 	}
 	if op.body != nil {
 		d.RequestBody = &huma.RequestBody{Required: true, Content: s.content("application/json", op.body)}
+	}
+	if op.signed {
+		d.RequestBody = &huma.RequestBody{Required: true, Description: "As the provider has it.", Content: map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}}
 	}
 	for _, r := range op.responses {
 		media := r.media

@@ -14,6 +14,7 @@ type operation struct {
 	id, method, path string
 	summary, doc     string
 	roles            []charges.Role // who may call it; none: everybody, without a token, and not counted among the requests
+	signed           bool           // called by a provider, which signs its body; no token
 	query            []*huma.Param
 	headers          []*huma.Param
 	body             reflect.Type // nil: takes none
@@ -86,6 +87,24 @@ func (a *API) operations() []*operation {
 			responses: []response{{status: http.StatusOK, doc: "The key and its charge.", body: reflect.TypeFor[charges.KeyUse]()}},
 			refusals:  []code{codeNotFound, codeKeyInvalid, codeKeyMissing},
 			handle:    a.getKey,
+		},
+		{
+			id: "stripeWebhook", method: http.MethodPost, path: "/webhooks/stripe", signed: true,
+			summary:   "Take an event of Stripe",
+			doc:       "For Stripe alone, which signs the body. Answered once the event is stored; an event that comes again has no second effect.",
+			headers:   []*huma.Param{stripeSignatureHeader},
+			responses: []response{{status: http.StatusOK, doc: "It is stored.", body: reflect.TypeFor[received]()}},
+			refusals:  refusalsOfWebhooks,
+			handle:    a.stripeWebhook,
+		},
+		{
+			id: "sendgridWebhook", method: http.MethodPost, path: "/webhooks/sendgrid", signed: true,
+			summary:   "Take a batch of SendGrid's events",
+			doc:       "For SendGrid alone, which signs the body. Answered once the events are stored; an event that comes again has no second effect.",
+			headers:   []*huma.Param{sendGridSignatureHeader, sendGridTimestampHeader},
+			responses: []response{{status: http.StatusOK, doc: "They are stored.", body: reflect.TypeFor[received]()}},
+			refusals:  refusalsOfWebhooks,
+			handle:    a.sendGridWebhook,
 		},
 		{
 			id: "healthz", method: http.MethodGet, path: "/healthz",

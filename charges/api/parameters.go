@@ -24,6 +24,19 @@ var (
 		Description: "wait=N (RFC 7240) holds the answer back until the charge is settled, at most N seconds and at most 60; the answer is then the charge as it is.",
 		Schema:      &huma.Schema{Type: "string", Examples: []any{"wait=10"}},
 	}
+	stripeSignatureHeader = &huma.Param{
+		Name: "Stripe-Signature", In: "header", Required: true,
+		Description: "When the body was signed, and its signatures under the endpoint's secrets: t=...,v1=...",
+		Schema:      &huma.Schema{Type: "string"},
+	}
+	sendGridSignatureHeader = &huma.Param{
+		Name: sendGridSignature, In: "header", Required: true,
+		Description: "ECDSA over SHA-256 of the timestamp and the body, in base64.", Schema: &huma.Schema{Type: "string"},
+	}
+	sendGridTimestampHeader = &huma.Param{
+		Name: sendGridTimestamp, In: "header", Required: true,
+		Description: "When the body was signed, in seconds.", Schema: &huma.Schema{Type: "string"},
+	}
 	statusParam = &huma.Param{
 		Name: "status", In: "query", Description: "Only charges that stand so.",
 		Schema: &huma.Schema{Type: "string", Enum: statusValues()},

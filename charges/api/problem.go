@@ -16,40 +16,44 @@ type code string
 
 // The codes.
 const (
-	codeInvalidRequest       code = "invalid_request"
-	codeKeyMissing           code = "idempotency_key_missing"
-	codeKeyInvalid           code = "idempotency_key_invalid"
-	codeUnauthenticated      code = "unauthenticated"
-	codeForbidden            code = "forbidden"
-	codeNotFound             code = "not_found"
-	codeMethodNotAllowed     code = "method_not_allowed"
-	codeRequestTimeout       code = "request_timeout"
-	codeReferenceInUse       code = "reference_in_use"
-	codeKeyInUse             code = "idempotency_key_in_use"
-	codeTooLarge             code = "too_large"
-	codeUnsupportedMediaType code = "unsupported_media_type"
-	codeKeyReused            code = "idempotency_key_reused"
-	codeInternal             code = "internal"
-	codeUnavailable          code = "unavailable"
+	codeInvalidRequest        code = "invalid_request"
+	codeKeyMissing            code = "idempotency_key_missing"
+	codeKeyInvalid            code = "idempotency_key_invalid"
+	codeUnauthenticated       code = "unauthenticated"
+	codeForbidden             code = "forbidden"
+	codeNotFound              code = "not_found"
+	codeMethodNotAllowed      code = "method_not_allowed"
+	codeRequestTimeout        code = "request_timeout"
+	codeReferenceInUse        code = "reference_in_use"
+	codeKeyInUse              code = "idempotency_key_in_use"
+	codeTooLarge              code = "too_large"
+	codeUnsupportedMediaType  code = "unsupported_media_type"
+	codeKeyReused             code = "idempotency_key_reused"
+	codeSignatureInvalid      code = "signature_invalid"
+	codeWebhooksNotConfigured code = "webhooks_not_configured"
+	codeInternal              code = "internal"
+	codeUnavailable           code = "unavailable"
 )
 
 // statusOf has the one status that a code comes with.
 var statusOf = map[code]int{
-	codeInvalidRequest:       http.StatusBadRequest,
-	codeKeyMissing:           http.StatusBadRequest,
-	codeKeyInvalid:           http.StatusBadRequest,
-	codeUnauthenticated:      http.StatusUnauthorized,
-	codeForbidden:            http.StatusForbidden,
-	codeNotFound:             http.StatusNotFound,
-	codeMethodNotAllowed:     http.StatusMethodNotAllowed,
-	codeRequestTimeout:       http.StatusRequestTimeout,
-	codeReferenceInUse:       http.StatusConflict,
-	codeKeyInUse:             http.StatusConflict,
-	codeTooLarge:             http.StatusRequestEntityTooLarge,
-	codeUnsupportedMediaType: http.StatusUnsupportedMediaType,
-	codeKeyReused:            http.StatusUnprocessableEntity,
-	codeInternal:             http.StatusInternalServerError,
-	codeUnavailable:          http.StatusServiceUnavailable,
+	codeInvalidRequest:        http.StatusBadRequest,
+	codeKeyMissing:            http.StatusBadRequest,
+	codeKeyInvalid:            http.StatusBadRequest,
+	codeUnauthenticated:       http.StatusUnauthorized,
+	codeForbidden:             http.StatusForbidden,
+	codeNotFound:              http.StatusNotFound,
+	codeMethodNotAllowed:      http.StatusMethodNotAllowed,
+	codeRequestTimeout:        http.StatusRequestTimeout,
+	codeReferenceInUse:        http.StatusConflict,
+	codeKeyInUse:              http.StatusConflict,
+	codeTooLarge:              http.StatusRequestEntityTooLarge,
+	codeUnsupportedMediaType:  http.StatusUnsupportedMediaType,
+	codeKeyReused:             http.StatusUnprocessableEntity,
+	codeSignatureInvalid:      http.StatusBadRequest,
+	codeWebhooksNotConfigured: http.StatusServiceUnavailable,
+	codeInternal:              http.StatusInternalServerError,
+	codeUnavailable:           http.StatusServiceUnavailable,
 }
 
 // problem is a refusal as RFC 9457 has it. Its code, not its type, tells what it is.

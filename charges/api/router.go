@@ -87,6 +87,9 @@ func (a *API) dispatch(w http.ResponseWriter, c *call, methods map[string]*opera
 		return notAllowed(slices.Sorted(maps.Keys(methods)))
 	}
 	c.operation = op
+	if op.signed {
+		return a.takeIn(w, c)
+	}
 	if len(op.roles) == 0 {
 		return op.handle(w, c)
 	}
@@ -103,4 +106,14 @@ func (a *API) dispatch(w http.ResponseWriter, c *call, methods map[string]*opera
 		return err
 	}
 	return op.handle(w, c)
+}
+
+// takeIn hands on what a provider sends. It has places of its own: anybody can post to it, and must not take those of callers.
+func (a *API) takeIn(w http.ResponseWriter, c *call) error {
+	leave, ok := a.intake.tryAcquire()
+	if !ok {
+		return errOverloaded
+	}
+	defer leave()
+	return c.operation.handle(w, c)
 }

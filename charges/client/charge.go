@@ -46,14 +46,23 @@ type Charge struct {
 	Reference                 string            `json:"reference"`
 	SendBefore                time.Time         `json:"send_before"`
 	PaymentIntent             string            `json:"payment_intent"` // Stripe's id, once there is one
+	NextAction                *NextAction       `json:"next_action"`    // what the buyer must do; in requires_action alone
 	Failure                   *Failure          `json:"failure"`
 	Review                    *Review           `json:"review"`
 	Receipt                   *Receipt          `json:"receipt"`
+	AmountRefunded            int64             `json:"amount_refunded"` // given back or on its way, by whomever; shrinks when a refund fails
+	Dispute                   *Dispute          `json:"dispute"`         // the open one, else the latest
 	CreatedAt                 time.Time         `json:"created_at"`
 	UpdatedAt                 time.Time         `json:"updated_at"`
 
 	Raw    json.RawMessage `json:"-"` // the charge as it came
 	Answer Answer          `json:"-"` // set by Create, Get and Wait
+}
+
+// NextAction is what the buyer's page needs to go on.
+type NextAction struct {
+	ClientSecret string `json:"client_secret"` // for Stripe.js or a mobile SDK. Whoever has it can pay: never log it
+	RedirectURL  string `json:"redirect_url"`  // where the buyer goes, if elsewhere; empty: the SDK knows
 }
 
 // Failure says why a charge failed.
@@ -83,6 +92,15 @@ type Review struct {
 type Receipt struct {
 	Status string `json:"status"`
 	To     string `json:"to"`
+}
+
+// Dispute is the buyer's dispute of the payment, in Stripe's words. Later ones may be unknown here.
+type Dispute struct {
+	Status   string    `json:"status"` // e.g. "needs_response", "won", "lost"
+	Reason   string    `json:"reason"` // e.g. "fraudulent"
+	Amount   int64     `json:"amount"` // in the minor unit of the dispute's currency
+	Currency string    `json:"currency"`
+	DueBy    time.Time `json:"due_by"` // until when evidence is taken; zero: none is asked for
 }
 
 // Settled tells whether the charge goes no further by itself: its status is neither pending nor processing. A settled charge

@@ -54,6 +54,31 @@ func TestReadsAreRetried(t *testing.T) {
 	}
 }
 
+// What is known of refunds and disputes is read, in words of later servers, too.
+func TestRefundedAndDisputed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c, _ := connect(t, s)
+	charge := create(t, c, 1)[0]
+	if charge.AmountRefunded != 0 || charge.Dispute != nil {
+		t.Errorf("a new one: %d refunded, dispute %+v", charge.AmountRefunded, charge.Dispute)
+	}
+	for text, want := range map[string]client.Dispute{
+		`{"status":"lost","reason":"fraudulent","amount":500,"currency":"eur","due_by":null}`: {Status: "lost", Reason: "fraudulent", Amount: 500, Currency: "eur"},
+		`{"status":"on_the_moon","reason":"general","amount":1,"currency":"usd","due_by":"2026-11-02T10:00:00Z","later":[1]}`: {
+			Status: "on_the_moon", Reason: "general", Amount: 1, Currency: "usd", DueBy: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)},
+	} {
+		s.reads = []fault{{kind: "body", body: `{"id":"ch_1","status":"succeeded","amount_refunded":700,"dispute":` + text + `}`}}
+		got, err := c.Get(t.Context(), "ch_1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.AmountRefunded != 700 || got.Dispute == nil || *got.Dispute != want {
+			t.Errorf("%d refunded, dispute %+v", got.AmountRefunded, got.Dispute)
+		}
+	}
+}
+
 func TestGetOfNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

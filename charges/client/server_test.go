@@ -143,7 +143,7 @@ func (s *server) do(key, body string) (answer []byte, replayed, reused bool) {
 	}
 	for name, value := range map[string]any{
 		"id": fmt.Sprintf("ch_%d", len(s.charges)+1), "object": "charge", "status": "pending", "idempotency_key": strings.ToLower(key),
-		"payment_intent": nil, "failure": nil, "review": nil, "receipt": nil, "customer": nil, "a_later_member": []int{1},
+		"payment_intent": nil, "failure": nil, "review": nil, "receipt": nil, "customer": nil, "amount_refunded": 0, "dispute": nil, "a_later_member": []int{1},
 		"created_at": "2026-11-01T10:00:00Z", "updated_at": "2026-11-01T10:00:00Z",
 	} {
 		charge[name] = value

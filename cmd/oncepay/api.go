@@ -18,6 +18,10 @@ type apiCommand struct {
 	database `embed:""`
 	Listen   hostPort      `env:"ONCEPAY_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
 	KeyTTL   time.Duration `name:"key-ttl" env:"ONCEPAY_KEY_TTL" default:"24h" help:"How long an answer is stored under its idempotency key."`
+
+	StripeSecrets  []string      `name:"stripe-webhook-secrets" env:"STRIPE_WEBHOOK_SECRETS" placeholder:"whsec_...,..." help:"Secrets of the webhook endpoint at Stripe; any of them is good. Without one, Stripe's events are refused."`
+	SendGridKeys   []string      `name:"sendgrid-webhook-keys" env:"SENDGRID_WEBHOOK_KEYS" placeholder:"KEY,..." help:"Verification keys of the event webhook at SendGrid; any of them is good. Without one, SendGrid's events are refused."`
+	SendGridWindow time.Duration `name:"sendgrid-webhook-window" env:"SENDGRID_WEBHOOK_WINDOW" default:"10m" help:"How old the signature of SendGrid's events may be."`
 }
 
 // Validate refuses what cannot work.
@@ -25,7 +29,28 @@ func (c *apiCommand) Validate() error {
 	if c.KeyTTL < time.Minute || c.KeyTTL > 10*365*24*time.Hour {
 		return fmt.Errorf("--key-ttl must be from 1m to ten years")
 	}
+	if err := c.checkSigners(); err != nil {
+		return err
+	}
+	if c.SendGridWindow < time.Second || c.SendGridWindow > 7*24*time.Hour {
+		return fmt.Errorf("--sendgrid-webhook-window must be from 1s to a week")
+	}
 	return c.database.Validate()
+}
+
+// checkSigners refuses what no event could be verified with.
+func (c *apiCommand) checkSigners() error {
+	for _, secret := range c.StripeSecrets {
+		if err := api.CheckStripeWebhookSecret(secret); err != nil {
+			return fmt.Errorf("--stripe-webhook-secrets: %w", err)
+		}
+	}
+	for _, key := range c.SendGridKeys {
+		if _, err := api.ParseSendGridWebhookKey(key); err != nil {
+			return fmt.Errorf("--sendgrid-webhook-keys: %w", err)
+		}
+	}
+	return nil
 }
 
 // Run serves until the process is told to stop.
@@ -45,11 +70,15 @@ func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog
 	}
 	defer b.close()
 	registry := newRegistry()
-	server, err := api.New(api.Config{Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version()})
+	server, err := api.New(api.Config{
+		Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version(),
+		StripeWebhookSecrets: c.StripeSecrets, SendGridWebhookKeys: c.SendGridKeys, SendGridWebhookWindow: c.SendGridWindow,
+	})
 	if err != nil {
 		return err
 	}
-	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String())
+	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String(),
+		"stripe_webhook_secrets", len(c.StripeSecrets), "sendgrid_webhook_keys", len(c.SendGridKeys))
 
 	// It serves all the same, 503s for now, but whoever starts it too early reads why.
 	watching, stop := context.WithCancel(ctx)

@@ -69,10 +69,14 @@ func (d *deployment) oncepay(args ...string) launch {
 		d.t.Fatal(err)
 	}
 	password, _ := u.User.Password()
-	return launch{
+	l := launch{
 		args: args, env: []string{"DATABASE_URL=" + d.url, "ONCEPAY_DATABASE_CONNS=6"},
 		secrets: []string{password, stripeKey, sendgridKey, d.token, buyersHost},
 	}
+	if d.box != nil {
+		l.secrets = append(l.secrets, d.box.signer.Stripe)
+	}
+	return l
 }
 
 // service is a running api or worker.
@@ -91,7 +95,9 @@ func (d *deployment) api(flags ...string) service {
 
 func (d *deployment) apiUnready(flags ...string) service {
 	d.t.Helper()
-	p := d.oncepay(append([]string{"api", "--listen=127.0.0.1:0"}, flags...)...).start(d.t)
+	l := d.oncepay(append([]string{"api", "--listen=127.0.0.1:0"}, flags...)...)
+	l.env = append(l.env, "STRIPE_WEBHOOK_SECRETS="+d.box.signer.Stripe, "SENDGRID_WEBHOOK_KEYS="+d.box.signer.SendGrid)
+	p := l.start(d.t)
 	return service{p, "http://" + p.awaitLog("api.listen", "address")}
 }
 

@@ -34,13 +34,16 @@ type devCommand struct {
 	SandboxListen hostPort `default:"127.0.0.1:12111" placeholder:"HOST:PORT" help:"Where the simulators listen."`
 	StripeKey     string   `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" placeholder:"sk_test_..." help:"Talk to Stripe itself, with this key, instead of the simulator."`
 	SendGridKey   string   `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" placeholder:"SG..." help:"Talk to SendGrid itself, with this key, instead of the simulator."`
+	StripeSecrets []string `name:"stripe-webhook-secrets" env:"STRIPE_WEBHOOK_SECRETS" placeholder:"whsec_...,..." help:"With Stripe itself: what its events are signed with, as shown by stripe listen."`
+	SendGridKeys  []string `name:"sendgrid-webhook-keys" env:"SENDGRID_WEBHOOK_KEYS" placeholder:"KEY,..." help:"With SendGrid itself: what its events are verified with."`
 	ReceiptFrom   string   `name:"receipt-from" env:"RECEIPT_FROM" default:"Oncepay <receipts@example.com>" help:"Sender of receipts."`
 }
 
 // Validate refuses what cannot work.
 func (c *devCommand) Validate() error {
 	w := c.worker(database{}, "http://127.0.0.1")
-	if err := w.checkProviders(); err != nil {
+	signers := apiCommand{StripeSecrets: c.StripeSecrets, SendGridKeys: c.SendGridKeys}
+	if err := errors.Join(w.checkProviders(), signers.checkSigners()); err != nil {
 		return err
 	}
 	gateway, err := w.gateway()
@@ -86,9 +89,13 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 
-	box, err := sandbox.New(sandbox.Options{JournalPath: filepath.Join(c.DataDir, "sandbox.journal"), Logger: log})
+	box, err := c.simulators(log)
 	if err != nil {
 		return err
+	}
+	signed, err := c.tell(box, apiAt.Addr())
+	if err != nil {
+		return errors.Join(err, box.Close())
 	}
 
 	// Each part is stopped only when those that need it have ended: API and worker, then the simulators, then PostgreSQL.
@@ -98,10 +105,10 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	simulated := make(chan error, 1)
 	go func() { simulated <- serveSandbox(simulators, box, sandboxAt, log) }()
 	parts.Go(func() error {
-		a := apiCommand{database: db, KeyTTL: 24 * time.Hour}
-		return a.serve(partsCtx, apiAt, log)
+		signed.database, signed.KeyTTL = db, 24*time.Hour
+		return signed.serve(partsCtx, apiAt, log)
 	})
-	parts.Go(func() error { return c.worker(db, "http://"+sandboxAt.Addr().String()).work(partsCtx, workerAt, log) })
+	parts.Go(func() error { return c.worker(db, localURL(sandboxAt.Addr())).work(partsCtx, workerAt, log) })
 	parts.Go(func() error {
 		select {
 		case err := <-simulated:
@@ -117,6 +124,44 @@ func (c *devCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	err = parts.Wait()
 	stopSimulators()
 	return errors.Join(err, <-simulated)
+}
+
+func (c *devCommand) simulators(log *slog.Logger) (*sandbox.Sandbox, error) {
+	s := sandboxCommand{Journal: filepath.Join(c.DataDir, "sandbox.journal")}
+	return s.open(log)
+}
+
+// tell lets each simulator send its events to the API, and returns an API that verifies them. In place of a simulator that real keys
+// have put aside, the API hears the provider itself.
+func (c *devCommand) tell(box *sandbox.Sandbox, api net.Addr) (apiCommand, error) {
+	url := localURL(api) + "/webhooks/"
+	// URLs that the journal remembers are replaced, by none as well.
+	told, signed := sandbox.Webhooks{StripeURL: url + "stripe", SendGridURL: url + "sendgrid"}, apiCommand{}
+	if c.StripeKey != "" {
+		told.StripeURL, signed.StripeSecrets = "", c.StripeSecrets
+	}
+	if c.SendGridKey != "" {
+		told.SendGridURL, signed.SendGridKeys = "", c.SendGridKeys
+	}
+	if err := box.SetWebhooks(told); err != nil {
+		return signed, err
+	}
+	if c.StripeKey == "" {
+		signed.StripeSecrets = []string{box.Webhooks().StripeSecret}
+	}
+	if c.SendGridKey == "" {
+		signed.SendGridKeys = []string{box.SendGridPublicKey()}
+	}
+	return signed, nil
+}
+
+// localURL is how a listener of this machine is reached from it, one that listens at every address as well.
+func localURL(at net.Addr) string {
+	tcp, ok := at.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("http://127.0.0.1:%d", tcp.Port)
+	}
+	return "http://" + at.String()
 }
 
 // prepare makes the database, its schema, and the tokens that everybody knows.

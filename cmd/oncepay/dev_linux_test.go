@@ -88,6 +88,17 @@ func TestDev(t *testing.T) {
 	list.env = []string{"DATABASE_URL=" + strings.TrimSpace(string(databaseURL))}
 	expect(t, "keys list", list.must(t), `(?m)  dev +caller `, `(?m)  dev-operator +operator `)
 
+	// The simulators tell the API what happens.
+	await(t, patience, "the receipt is delivered", func() error {
+		if c := first.deployment().charge(service{first.process, first.url}, key); c.Receipt == nil || c.Receipt.Status != "delivered" {
+			return fmt.Errorf("it is %s", c.Raw)
+		}
+		return nil
+	})
+	events := oncepayArgs("webhooks", "list")
+	events.env = list.env
+	expect(t, "webhooks list", events.must(t), `(?m)  stripe +payment_intent\.succeeded +applied `, `(?m)  sendgrid +delivered +applied `)
+
 	second := devLaunch(data).run(t)
 	if second.code != 1 || second.stdout != "" || strings.Count(second.stderr, "\n") != 1 || !strings.Contains(second.stderr, data) {
 		t.Errorf("a second dev: exit %d, %s%s", second.code, second.stdout, second.stderr)
@@ -103,10 +114,14 @@ func TestDev(t *testing.T) {
 	if all, succeeded := helpers.box.ledger().payments(key); all != 1 || succeeded != 1 {
 		t.Errorf("the sandbox has %d payments, %d succeeded", all, succeeded)
 	}
-	pids, err := processesNaming(dir)
-	if err != nil || len(pids) != 2 {
-		t.Errorf("dev and PostgreSQL are to run, not %v (%v)", pids, err)
-	}
+	// PostgreSQL's children have its command line until they have a title of their own.
+	await(t, patience, "dev and PostgreSQL run alone", func() error {
+		pids, err := processesNaming(dir)
+		if err == nil && len(pids) != 2 {
+			err = fmt.Errorf("%v run", pids)
+		}
+		return err
+	})
 	if err := helpers.mustPost(again.url, newKey(), plainCharge, "Prefer: wait=50").want(http.StatusOK); err != nil {
 		t.Error(err)
 	}

@@ -64,9 +64,9 @@ type door struct {
 }
 
 var doors = []door{
-	{"Commit", []string{"outbox/tx.go", "migrations/*"}, "everything commits through InTx"},
+	{"Commit", []string{"outbox/tx.go", "migrations/*", "charges/webhook.go"}, "everything commits through InTx; an event's is a savepoint"},
 	{"BeginTx", []string{"outbox/tx.go", "migrations/*"}, "everything begins in InTx"},
-	{"Begin", []string{"migrations/*", "workers/charge.go"}, "everything begins in InTx; the worker's Begin is the service's"},
+	{"Begin", []string{"migrations/*", "workers/charge.go", "charges/webhook.go"}, "everything begins in InTx; the worker's Begin is the service's, an event's is a savepoint"},
 	{"BeginFunc", []string{"migrations/*"}, "everything begins in InTx"},
 	{"Insert", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertTx", nil, "jobs are written by Outbox.Enqueue"},

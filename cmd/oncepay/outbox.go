@@ -186,7 +186,7 @@ var meaning = map[outbox.Class]string{
 	outbox.ReceiptWaiting: "mail the receipt",
 	outbox.ReceiptSending: "settle the claim; it is not mailed again",
 	outbox.Live:           "nothing: it has a live job",
-	outbox.AtProvider:     "nothing: Stripe or the buyer has the next word",
+	outbox.AtProvider:     "ask Stripe from time to time",
 	outbox.NeedsReview:    "nothing: a person has the next word",
 	outbox.ReceiptUnknown: "nothing: it may have been mailed",
 	outbox.Settled:        "nothing: it is final",

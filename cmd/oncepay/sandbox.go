@@ -17,10 +17,23 @@ import (
 type sandboxCommand struct {
 	Listen  hostPort `default:"127.0.0.1:12111" placeholder:"HOST:PORT" help:"Where to listen: Stripe at /v1, SendGrid at /v3, controls at /_sandbox."`
 	Journal string   `placeholder:"FILE" help:"Keep the state in this file over a restart; its directory must exist. Without it, it is kept in memory."`
+
+	StripeWebhookURL    string `name:"stripe-webhook-url" env:"STRIPE_WEBHOOK_URL" placeholder:"URL" help:"Where Stripe's events are sent; without it they are recorded only."`
+	StripeWebhookSecret string `name:"stripe-webhook-secret" env:"STRIPE_WEBHOOK_SECRET" placeholder:"whsec_..." help:"What signs Stripe's events; made when missing, and shown at /_sandbox/webhooks."`
+	SendGridWebhookURL  string `name:"sendgrid-webhook-url" env:"SENDGRID_WEBHOOK_URL" placeholder:"URL" help:"Where SendGrid's events are sent; the key to verify them with is shown at /_sandbox/webhooks."`
 }
 
-// Validate refuses a journal in a directory that is not there: it is likelier a slip than a wish.
+// Validate refuses addresses and a secret that could not be used, and a journal in a directory that is not there: that is likelier a
+// slip than a wish.
 func (c *sandboxCommand) Validate() error {
+	for flag, webhooks := range map[string]sandbox.Webhooks{
+		"--stripe-webhook-url": {StripeURL: c.StripeWebhookURL}, "--stripe-webhook-secret": {StripeSecret: c.StripeWebhookSecret},
+		"--sendgrid-webhook-url": {SendGridURL: c.SendGridWebhookURL},
+	} {
+		if err := webhooks.Validate(); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
 	if c.Journal == "" {
 		return nil
 	}
@@ -37,7 +50,7 @@ func (c *sandboxCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	box, err := sandbox.New(sandbox.Options{JournalPath: c.Journal, Logger: log})
+	box, err := c.open(log)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
@@ -45,7 +58,14 @@ func (c *sandboxCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return serveSandbox(ctx, box, listener, log)
 }
 
-// serveSandbox serves until ctx ends, and closes the box.
+func (c *sandboxCommand) open(log *slog.Logger) (*sandbox.Sandbox, error) {
+	return sandbox.New(sandbox.Options{
+		JournalPath: c.Journal, Logger: log,
+		Webhooks: sandbox.Webhooks{StripeURL: c.StripeWebhookURL, StripeSecret: c.StripeWebhookSecret, SendGridURL: c.SendGridWebhookURL},
+	})
+}
+
+// serveSandbox serves until ctx ends, and closes the sandbox.
 func serveSandbox(ctx context.Context, box *sandbox.Sandbox, listener net.Listener, log *slog.Logger) (err error) {
 	defer listener.Close()
 	defer func() { err = errors.Join(err, box.Close()) }()

@@ -15,7 +15,14 @@ import (
 // sandboxProcess is a running `oncepay sandbox`.
 type sandboxProcess struct {
 	*process
-	url string
+	url    string
+	signer signer
+}
+
+// signer is what the sandbox's events are verified with.
+type signer struct {
+	Stripe   string `json:"stripe_secret"`
+	SendGrid string `json:"sendgrid_public_key"`
 }
 
 func startSandbox(t *testing.T, flags ...string) *sandboxProcess {
@@ -30,6 +37,7 @@ func startSandbox(t *testing.T, flags ...string) *sandboxProcess {
 		s.url = strings.TrimPrefix(line, "sandbox ")
 		return nil
 	})
+	s.control(http.MethodGet, "webhooks", "", &s.signer)
 	return s
 }
 

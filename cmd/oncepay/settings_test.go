@@ -71,6 +71,17 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"worker", "ONCEPAY_REKEY=maybe", []string{"--rekey (ONCEPAY_REKEY)", "review", "auto"}},
 		{"worker", "ONCEPAY_CONCURRENCY=0", []string{"--concurrency (ONCEPAY_CONCURRENCY)"}},
 
+		{"worker", "ONCEPAY_ACTION_TTL=30s", []string{"--action-ttl (ONCEPAY_ACTION_TTL)", "1m", "30 days"}},
+		{"worker", "ONCEPAY_ACTION_TTL=721h", []string{"--action-ttl (ONCEPAY_ACTION_TTL)"}},
+		{"worker", "ONCEPAY_WEBHOOK_RETENTION=71h", []string{"--webhook-retention (ONCEPAY_WEBHOOK_RETENTION)", "72h"}},
+		{"api", "STRIPE_WEBHOOK_SECRETS=sesame", []string{"--stripe-webhook-secrets (STRIPE_WEBHOOK_SECRETS)", "whsec_"}},
+		{"api", "STRIPE_WEBHOOK_SECRETS=whsec_good,sesame", []string{"--stripe-webhook-secrets (STRIPE_WEBHOOK_SECRETS)"}},
+		{"api", "SENDGRID_WEBHOOK_KEYS=sesame", []string{"--sendgrid-webhook-keys (SENDGRID_WEBHOOK_KEYS)"}},
+		{"api", "SENDGRID_WEBHOOK_WINDOW=0s", []string{"--sendgrid-webhook-window (SENDGRID_WEBHOOK_WINDOW)"}},
+		{"dev", "STRIPE_WEBHOOK_SECRETS=sesame", []string{"--stripe-webhook-secrets (STRIPE_WEBHOOK_SECRETS)", "whsec_"}},
+		{"dev", "SENDGRID_WEBHOOK_KEYS=sesame", []string{"--sendgrid-webhook-keys (SENDGRID_WEBHOOK_KEYS)"}},
+		{"sandbox --stripe-webhook-url=here", "", []string{"--stripe-webhook-url (STRIPE_WEBHOOK_URL)"}},
+
 		{"keys create --name=shop --role=admin", "", []string{"--role", "caller", "operator"}},
 		{"keys create --name= --role=caller", "", []string{"missing: --name"}},
 		{"keys create --name=caf\u00e9 --role=caller", "", []string{"--name"}},

@@ -33,6 +33,8 @@ type workerCommand struct {
 	MailBase    string          `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
 	ReceiptFrom string          `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
 	Charging    int             `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"Charges handled at once by this process."`
+	ActionTTL   time.Duration   `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
+	KeepEvents  time.Duration   `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
 }
 
 // Validate refuses what cannot work, without calling anybody.
@@ -42,6 +44,10 @@ func (c *workerCommand) Validate() error {
 		return errors.New("--stripe-key-window must be at least 1m and below 24h: Stripe may forget a key after that")
 	case len(c.LookDelays) == 0 || len(c.LookDelays) > 20:
 		return errors.New("--look-delays must name from 1 to 20 delays")
+	case c.KeepEvents < 72*time.Hour || c.KeepEvents > 10*365*24*time.Hour:
+		return errors.New("--webhook-retention must be from 72h, for which Stripe sends an event again, to ten years")
+	case c.ActionTTL < time.Minute || c.ActionTTL > 30*24*time.Hour:
+		return errors.New("--action-ttl must be from 1m to 30 days")
 	case c.Charging < 1 || c.Charging > 1000:
 		return errors.New("--concurrency must be from 1 to 1000")
 	}
@@ -142,7 +148,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	}
 	w, err := workers.Start(ctx, workers.Config{
 		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Stripe: gateway, Mailer: mailer,
-		StripeRate: float64(c.StripeRate), Charging: c.Charging, Log: log, Metrics: registry,
+		StripeRate: float64(c.StripeRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
 	})
 	if err != nil {
 		return err
