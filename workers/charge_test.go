@@ -245,8 +245,8 @@ func TestStoredFailure(t *testing.T) {
 				t.Errorf("%+v", c.Review)
 			}
 			r.wantPayments(id, 0)
-			if n := r.count(`SELECT count(*) FROM look WHERE complete`); n != 2 {
-				t.Errorf("%d looks, want 2", n)
+			if n := r.count(`SELECT count(*) FROM look WHERE complete`); n < 1 || n > 2 { // one serves all delays that have passed
+				t.Errorf("%d looks, want one for each delay at most", n)
 			}
 		})
 	}

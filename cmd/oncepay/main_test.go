@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,21 +25,8 @@ func TestMain(m *testing.M) {
 	case actAsGoParent:
 		os.Exit(goRun(os.Args[1:]))
 	}
-	waitTogether()
+	pgtest.WaitTogether()
 	pgtest.Main(m)
-}
-
-// waitTogether runs more tests at once than there are processors, unless told how many: most of their time they wait.
-func waitTogether() {
-	flag.Parse()
-	told := false
-	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
-	if told {
-		return
-	}
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err) // only for a flag that does not exist
-	}
 }
 
 // goRun is what `go run` is to dev: a parent named go that hands no signal on and says nothing when it is killed. It

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,6 +52,20 @@ func Run(m interface{ Run() int }) (code int) {
 		}
 	}()
 	return m.Run()
+}
+
+// WaitTogether runs up to eight parallel tests of a package at once, unless -parallel says otherwise, however few
+// processors there are. It is for packages whose tests wait for other processes most of their time; call it before [Main].
+func WaitTogether() {
+	flag.Parse()
+	told := false
+	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
+	if told {
+		return
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err) // only outside of a test binary
+	}
 }
 
 // IgnoreEnvironment removes from this process's environment what would lead pgx, or a program started
