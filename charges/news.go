@@ -17,6 +17,7 @@ const (
 	Taken            Note = ""                  // merged; the charge is where the payment is
 	DuplicatePayment Note = "duplicate_payment" // there is another payment for this charge
 	PaymentDiffers   Note = "payment_differs"   // it names the charge and has another amount, currency or mode
+	PaidAfterEnd     Note = "paid_after_end"    // money moved for a charge that we had called failed or canceled
 )
 
 // stripeSays is the actor in the audit trail for what Stripe told us unasked.
@@ -55,11 +56,17 @@ func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Accoun
 	if err := s.move(ctx, tx, c, change, actor, data); err != nil {
 		return Taken, err
 	}
-	// A worker that follows it already goes on by itself.
-	if state.followed() && (first || cancelFirst && actor == stripeSays) {
-		return Taken, s.follow(ctx, tx, c.ID)
+	note := Taken
+	if (c.Status == Failed || c.Status == Canceled) && change.To == Succeeded {
+		note = PaidAfterEnd
 	}
-	return Taken, nil
+	// A worker that follows it already goes on by itself. A failure that the merge has passed over, since it is of the same second as
+	// what followed or was followed by it, is for Stripe to say.
+	passedOver := n.Failure != nil && n.Status != state.Status
+	if state.followed() && (first || (cancelFirst || passedOver) && actor == stripeSays) {
+		return note, s.follow(ctx, tx, c.ID)
+	}
+	return note, nil
 }
 
 // second deals with a payment for a charge that has another one.

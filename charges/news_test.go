@@ -180,3 +180,18 @@ func TestNothingStaysPayable(t *testing.T) {
 		t.Errorf("%d jobs follow a declined payment", n)
 	}
 }
+
+// Money that moves for a charge which we have called failed is applied, and is an alarm.
+func TestPaidAfterEnd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	id := f.create(t, request())
+	f.settle(t, f.begin(t, id, Send), declined("pi_end"))
+	n := said("succeeded", "pi_end")
+	if note := f.hear(t, id, n); note != PaidAfterEnd || !EventNote(note).Alarm() || f.status(t, id) != Succeeded {
+		t.Errorf("note %q, %s", note, f.status(t, id))
+	}
+	if note := f.hear(t, id, n); note != Taken {
+		t.Errorf("heard again: note %q", note)
+	}
+}

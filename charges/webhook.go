@@ -63,11 +63,12 @@ const (
 	EventError          EventNote = "error"           // applying it failed; it is tried again
 )
 
+// Alarms are the notes of events that a person should look at.
+var Alarms = []EventNote{EventNote(PaymentDiffers), EventNote(DuplicatePayment), EventNote(PaidAfterEnd), EventDisputed, EventRefundsExceed,
+	EventKeyDiffers, EventError}
+
 // Alarm tells whether a person should look at an event with this note.
-func (n EventNote) Alarm() bool {
-	return n == EventNote(PaymentDiffers) || n == EventNote(DuplicatePayment) || n == EventDisputed || n == EventRefundsExceed ||
-		n == EventKeyDiffers || n == EventError
-}
+func (n EventNote) Alarm() bool { return slices.Contains(Alarms, n) }
 
 // Odd tells whether an event with this note says that something may be set up wrongly.
 func (n EventNote) Odd() bool {

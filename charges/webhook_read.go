@@ -62,10 +62,12 @@ UPDATE webhook_event
 	return found, nil
 }
 
-// EventBacklog counts the events that wait, and says how long ago the oldest of them was received.
+// EventBacklog counts the events that wait, and says how long ago the oldest of them was received. Those that are about nothing that is
+// here make no age: on an account that has other business as well, there are always some.
 func (s *Service) EventBacklog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {
 	err = s.pool.QueryRow(ctx, `
-SELECT count(*), coalesce(clock_timestamp() - min(received_at), '0') FROM webhook_event WHERE status = 'pending'`).Scan(&waiting, &oldest)
+SELECT count(*), coalesce(clock_timestamp() - min(received_at) FILTER (WHERE coalesce(note, '') <> 'unmatched'), '0')
+  FROM webhook_event WHERE status = 'pending'`).Scan(&waiting, &oldest)
 	if err != nil {
 		return 0, 0, fmt.Errorf("count waiting webhook events: %w", err)
 	}

@@ -50,6 +50,12 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			return nil, err
 		}
 	}
+	// An alarm's series is there from the start, so that its first increase is seen as one.
+	for _, p := range charges.Providers {
+		for _, note := range charges.Alarms {
+			m.notes.WithLabelValues(string(p), string(note))
+		}
+	}
 	return m, nil
 }
 

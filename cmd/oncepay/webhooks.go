@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"regexp"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -105,9 +107,16 @@ func (c *webhooksShow) Run(ctx context.Context) error {
 // clientSecret is what a payment's client secret looks like, wherever it stands.
 var clientSecret = regexp.MustCompile(`\w+_secret_\w+`)
 
-// withoutSecrets makes an event fit for a terminal: whoever has a client secret can pay.
+// withoutSecrets makes an event fit for a terminal: whoever has a client secret can pay, and what strangers wrote into it must
+// not steer the terminal.
 func withoutSecrets(raw []byte) []byte {
-	return clientSecret.ReplaceAll(raw, []byte("[removed]"))
+	shown := clientSecret.ReplaceAll(raw, []byte("[removed]"))
+	return bytes.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, shown)
 }
 
 type webhooksRetry struct {
