@@ -18,6 +18,7 @@ type Charge struct {
 	Failure        *Failure    `json:"failure" doc:"Why a failed charge failed; null for all others."`
 	Review         *Review     `json:"review" doc:"What a person must decide; null for all others."`
 	Receipt        *Receipt    `json:"receipt" doc:"The buyer's receipt; null while none is due."`
+	AmountCaptured int64       `json:"amount_captured" minimum:"0" doc:"What the buyer was charged, in the currency's minor unit: 0 until the charge has succeeded, and less than amount where less was captured."`
 	AmountRefunded int64       `json:"amount_refunded" minimum:"0" doc:"How much has been given back or is on its way, in the currency's minor unit, whoever did it. It shrinks when a refund fails."`
 	Dispute        *Dispute    `json:"dispute" doc:"The buyer's dispute of the payment: the open one, else the latest; null: there never was one."`
 	CreatedAt      time.Time   `json:"created_at" doc:"When the charge was accepted (UTC)."`

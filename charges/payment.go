@@ -42,6 +42,7 @@ func newer(a, b News) int {
 		a.AsOf.Compare(b.AsOf),
 		cmp.Compare(paymentRank[a.Status], paymentRank[b.Status]),
 		cmp.Compare(a.Status, b.Status), // two that we do not know
+		cmp.Compare(a.Received, b.Received),
 	)
 }
 

@@ -6,6 +6,7 @@ type Payment struct {
 	Status   string // Stripe's own word
 	Amount   int64  // in the currency's minor unit, at Stripe's scale
 	Currency string
+	Received int64 // what the buyer was charged; less than Amount where less was captured
 	Livemode bool
 	Key      string   // metadata.oncepay_key: the caller's idempotency key
 	Failure  *Failure // of its latest failed try, if any

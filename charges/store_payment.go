@@ -11,14 +11,14 @@ import (
 )
 
 const selectPayment = `
-SELECT id, status, as_of, failure_code, decline_code, failure_message, advice,
+SELECT id, status, as_of, received, failure_code, decline_code, failure_message, advice,
        coalesce(failed_as_of, '0001-01-01T00:00:00Z'), coalesce(client_secret, ''), coalesce(redirect_url, '')
   FROM payment`
 
 func scanPayment(row pgx.CollectableRow) (paymentState, error) {
 	var s paymentState
 	var code, decline, message, advice *string
-	err := row.Scan(&s.ID, &s.Status, &s.AsOf, &code, &decline, &message, &advice, &s.FailedAsOf, &s.ClientSecret, &s.RedirectURL)
+	err := row.Scan(&s.ID, &s.Status, &s.AsOf, &s.Received, &code, &decline, &message, &advice, &s.FailedAsOf, &s.ClientSecret, &s.RedirectURL)
 	if err == nil && code != nil {
 		s.Failure = &Failure{Code: *code, DeclineCode: decline, Message: message, Advice: Advice(text(advice))}
 	}
@@ -56,12 +56,12 @@ func listPayments(ctx context.Context, db querier, charge uuid.UUID) ([]paymentS
 
 // A payment belongs to one charge for good.
 const upsertPaymentSQL = `
-INSERT INTO payment (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, ''), nullif($11, ''), $12)
+INSERT INTO payment (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed, received)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, ''), nullif($11, ''), $12, $13)
     ON CONFLICT (id) DO UPDATE
    SET status = excluded.status, as_of = excluded.as_of, failure_code = excluded.failure_code, decline_code = excluded.decline_code,
        failure_message = excluded.failure_message, advice = excluded.advice, failed_as_of = excluded.failed_as_of,
-       client_secret = excluded.client_secret, redirect_url = excluded.redirect_url, followed = excluded.followed, updated_at = clock_timestamp()
+       client_secret = excluded.client_secret, redirect_url = excluded.redirect_url, followed = excluded.followed, received = excluded.received, updated_at = clock_timestamp()
  WHERE payment.charge_id = excluded.charge_id`
 
 func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentState) error {
@@ -71,7 +71,7 @@ func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentSt
 		said := string(f.Advice)
 		code, decline, message, advice, failedAsOf = &f.Code, f.DeclineCode, f.Message, &said, &s.FailedAsOf
 	}
-	tag, err := tx.Exec(ctx, upsertPaymentSQL, s.ID, charge, s.Status, s.AsOf, code, decline, message, advice, failedAsOf, s.ClientSecret, s.RedirectURL, s.followed())
+	tag, err := tx.Exec(ctx, upsertPaymentSQL, s.ID, charge, s.Status, s.AsOf, code, decline, message, advice, failedAsOf, s.ClientSecret, s.RedirectURL, s.followed(), s.Received)
 	if err != nil {
 		return fmt.Errorf("store payment %s: %w", s.ID, err)
 	}

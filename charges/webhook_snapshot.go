@@ -11,6 +11,7 @@ type stripePayment struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
 	Amount           *int64            `json:"amount"`
+	AmountReceived   int64             `json:"amount_received"`
 	Currency         string            `json:"currency"`
 	Livemode         *bool             `json:"livemode"`
 	Status           string            `json:"status"`
@@ -45,7 +46,7 @@ func (s stripeEvent) paymentNews() (News, bool) {
 		return News{}, false
 	}
 	n := News{AsOf: s.createdAt(), Payment: Payment{ID: p.ID, Status: p.Status, Amount: *p.Amount, Currency: p.Currency,
-		Livemode: *p.Livemode, Key: p.Metadata["oncepay_key"]}}
+		Livemode: *p.Livemode, Key: p.Metadata["oncepay_key"], Received: max(0, p.AmountReceived)}}
 	if p.LastPaymentError != nil {
 		n.Failure = p.LastPaymentError.Failure()
 	}

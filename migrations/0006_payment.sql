@@ -5,6 +5,7 @@ CREATE TABLE payment (
     charge_id       uuid NOT NULL REFERENCES charge (id),
     status          text NOT NULL CHECK (status <> ''),
     as_of           timestamptz NOT NULL,
+    received        bigint NOT NULL CHECK (received >= 0),
     failure_code    text CHECK (failure_code <> ''),
     decline_code    text CHECK (decline_code <> ''),
     failure_message text,
@@ -20,6 +21,7 @@ CREATE TABLE payment (
 
 COMMENT ON COLUMN payment.status        IS 'in Stripe''s words';
 COMMENT ON COLUMN payment.as_of         IS 'when it had this status, by Stripe''s clock';
+COMMENT ON COLUMN payment.received      IS 'what the buyer was charged, in the minor unit: less than the charge''s amount where less was captured';
 COMMENT ON COLUMN payment.failure_code  IS 'null: no try of it has failed; else the latest one''s';
 COMMENT ON COLUMN payment.failed_as_of  IS 'null: no try of it has failed; else when the latest one did, by Stripe''s clock';
 COMMENT ON COLUMN payment.client_secret IS 'null: the buyer never had anything to do; else what lets the buyer''s page go on, for the owning caller alone';

@@ -374,3 +374,36 @@ func TestFollowedWithTheKeyOfAnotherAccount(t *testing.T) {
 	r.awaitStatus(id, charges.Succeeded)
 	r.unburned()
 }
+
+// A hold that is captured at Stripe for less than was asked for shows, and puts on the receipt, what the buyer was charged.
+func TestCapturedForLess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	r.follow = 100 * time.Millisecond
+	r.start()
+	id := r.create(mailed, func(q *charges.Request) { q.CaptureMethod = charges.CaptureManual })
+	c := r.awaitStatus(id, charges.RequiresCapture)
+	if c.AmountCaptured != 0 {
+		t.Errorf("%d are captured before the capture", c.AmountCaptured)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/v1/payment_intents/"+*c.PaymentIntent+"/capture", strings.NewReader("amount_to_capture=700"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth("sk_test_home", "")
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Body.Close(); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status, err)
+	}
+	if c := r.awaitStatus(id, charges.Succeeded); c.AmountCaptured != 700 || c.Amount != 1099 {
+		t.Errorf("captured %d of %d", c.AmountCaptured, c.Amount)
+	}
+	r.awaitReceipt(id, charges.ReceiptSent)
+	if m := r.sandbox.Ledger().Mails[0]; !strings.Contains(m.Text, "$7.00") || strings.Contains(m.Text, "$10.99") {
+		t.Errorf("the receipt says %s", m.Text)
+	}
+}

@@ -50,6 +50,7 @@ type Charge struct {
 	Failure                   *Failure          `json:"failure"`
 	Review                    *Review           `json:"review"`
 	Receipt                   *Receipt          `json:"receipt"`
+	AmountCaptured            int64             `json:"amount_captured"` // what the buyer was charged; 0 until the charge has succeeded
 	AmountRefunded            int64             `json:"amount_refunded"` // given back or on its way, by whomever; shrinks when a refund fails
 	Dispute                   *Dispute          `json:"dispute"`         // the open one, else the latest
 	CreatedAt                 time.Time         `json:"created_at"`

@@ -40,7 +40,11 @@ type row struct{ Name, Value string }
 // charge: rendered again, it is the same mail.
 func Render(c charges.Charge) (Mail, error) {
 	// Formatted amounts hold no-break spaces, which some subject lines and plain texts show as something else.
-	amount := strings.ReplaceAll(charges.Format(c.Amount, c.Currency, "en"), "\u00a0", " ")
+	paid := c.Amount
+	if c.AmountCaptured > 0 { // less may have been captured than was asked for
+		paid = c.AmountCaptured
+	}
+	amount := strings.ReplaceAll(charges.Format(paid, c.Currency, "en"), "\u00a0", " ")
 	r := receipt{
 		Subject:     subject(c, amount),
 		Amount:      amount,

@@ -18,6 +18,7 @@ type intent struct {
 	ID               string            `json:"id"`
 	Object           string            `json:"object"`
 	Amount           *int64            `json:"amount"`
+	AmountReceived   int64             `json:"amount_received"`
 	Currency         string            `json:"currency"`
 	Created          int64             `json:"created"`
 	Livemode         *bool             `json:"livemode"`
@@ -49,6 +50,7 @@ func (g *Gateway) payment(i *intent, date time.Time) (charges.News, error) {
 	}
 	n := charges.News{AsOf: date, Payment: charges.Payment{
 		ID: i.ID, Status: i.Status, Amount: *i.Amount, Currency: i.Currency, Livemode: *i.Livemode, Key: i.Metadata[keyMetadata],
+		Received: max(0, i.AmountReceived),
 	}}
 	if i.LastPaymentError != nil {
 		n.Failure = i.LastPaymentError.toCaller()
