@@ -15,7 +15,7 @@ import (
 // Following is what a worker needs to ask Stripe about payments of a charge.
 type Following struct {
 	Charge   Charge
-	Account  Account  // that they are at
+	Account  Account  // that they are at; zero: no attempt is on record, so the payments were found at the worker's own
 	Payments []string // their ids; empty: there is nothing to ask about
 
 	known map[string]bool // payments that are on record
@@ -23,7 +23,7 @@ type Following struct {
 
 // Follow tells which payments of a charge may still change at Stripe.
 func (s *Service) Follow(ctx context.Context, id uuid.UUID) (Following, error) {
-	f, err := s.following(ctx, id, func(c Charge, state paymentState) bool { return state.followed() })
+	f, err := s.following(ctx, id, paymentState.followed)
 	if own := f.Charge.PaymentIntent; err == nil && own != nil && !f.Charge.Status.Final() && !f.known[*own] {
 		f.Payments = append(f.Payments, *own) // an older release has put it on the charge alone
 	}
@@ -32,14 +32,14 @@ func (s *Service) Follow(ctx context.Context, id uuid.UUID) (Following, error) {
 
 // Payments tells of all payments that Stripe has made for a charge. There should be one.
 func (s *Service) Payments(ctx context.Context, id uuid.UUID) (Following, error) {
-	f, err := s.following(ctx, id, func(Charge, paymentState) bool { return true })
+	f, err := s.following(ctx, id, func(paymentState) bool { return true })
 	if own := f.Charge.PaymentIntent; err == nil && own != nil && !f.known[*own] {
 		f.Payments = append(f.Payments, *own)
 	}
 	return f, err
 }
 
-func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(Charge, paymentState) bool) (Following, error) {
+func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(paymentState) bool) (Following, error) {
 	c, err := findCharge(ctx, s.pool, id)
 	if err != nil {
 		return Following{}, err
@@ -51,7 +51,7 @@ func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(Charg
 	f := Following{Charge: c, known: map[string]bool{}}
 	for _, state := range states {
 		f.known[state.ID] = true
-		if wanted(c, state) {
+		if wanted(state) {
 			f.Payments = append(f.Payments, state.ID)
 		}
 	}

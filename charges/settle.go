@@ -22,6 +22,7 @@ func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, e
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	err = outbox.InTx(ctx, s.pool, "attempt.settle", func(tx pgx.Tx) error {
+		held = false // of a run that was rolled back
 		c, _, err := lockCharge(ctx, tx, a.ChargeID)
 		if err != nil {
 			return err

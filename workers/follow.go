@@ -48,12 +48,12 @@ func (w *followWorker) Work(ctx context.Context, job *river.Job[outbox.FollowPay
 	if len(f.Payments) == 0 {
 		return nil
 	}
-	if f.Account != here.Account {
+	if elsewhere(f, here.Account) {
 		w.sender.log.Error("charge.misconfigured", "charge_id", f.Charge.ID, "reason", "its payment is at another Stripe account or mode")
 		w.sender.metrics.misconfigured.Inc()
 		return river.JobSnooze(jitter(brokeWait))
 	}
-	if read, err := w.read(ctx, f); err != nil || !read {
+	if read, err := w.read(ctx, f, here.Account); err != nil || !read {
 		return orSnooze(err, jitter(downWait))
 	}
 	a, due, err := w.sender.charges.BeginCancel(ctx, f.Charge.ID, here, w.actionTTL)
@@ -71,7 +71,7 @@ func (w *followWorker) Work(ctx context.Context, job *river.Job[outbox.FollowPay
 
 // read asks Stripe about each payment and takes what it says. It is false if Stripe did not say. One that Stripe does not have is an
 // alarm, and keeps nobody from the others.
-func (w *followWorker) read(ctx context.Context, f charges.Following) (bool, error) {
+func (w *followWorker) read(ctx context.Context, f charges.Following, at charges.Account) (bool, error) {
 	for _, id := range f.Payments {
 		news, err := w.sender.gateway.Retrieve(context.WithoutCancel(ctx), id)
 		switch e := (*stripe.Error)(nil); {
@@ -86,7 +86,7 @@ func (w *followWorker) read(ctx context.Context, f charges.Following) (bool, err
 			w.sender.probe.Doubt()
 			return false, nil
 		}
-		note, err := w.sender.charges.Hear(ctx, f.Charge.ID, f.Account, news)
+		note, err := w.sender.charges.Hear(ctx, f.Charge.ID, at, news)
 		if err != nil {
 			return false, err
 		}
@@ -116,6 +116,11 @@ func (w *followWorker) cancel(ctx context.Context, a charges.Attempt, began time
 	}
 	w.sender.log.Log(ctx, level, "payment.cancel", attrs...)
 	return err
+}
+
+// elsewhere tells whether a charge's payments are at another account than here.
+func elsewhere(f charges.Following, here charges.Account) bool {
+	return f.Account != (charges.Account{}) && f.Account != here
 }
 
 func orSnooze(err error, wait time.Duration) error {

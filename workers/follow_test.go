@@ -407,3 +407,23 @@ func TestCapturedForLess(t *testing.T) {
 		t.Errorf("the receipt says %s", m.Text)
 	}
 }
+
+// I3: a payment that was adopted after the database had been restored, without an attempt on record, is followed to its end.
+func TestFollowsWithoutAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	r.follow = 100 * time.Millisecond
+	r.start()
+	id := r.create(card("pm_usBankAccount"))
+	r.await("the bank debit's payment", func() bool { return r.get(id).PaymentIntent != nil })
+	r.stop()
+	if _, err := r.pool.Exec(t.Context(), `DELETE FROM attempt`); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.sandbox.Advance(4 * 24 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.awaitStatus(id, charges.Succeeded)
+	r.wantPayments(id, 1)
+}

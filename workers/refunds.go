@@ -45,7 +45,7 @@ func (w *refundsWorker) Work(ctx context.Context, job *river.Job[outbox.ReadRefu
 	if err != nil {
 		return err
 	}
-	if f.Account != here.Account {
+	if elsewhere(f, here.Account) {
 		w.sender.log.Error("charge.misconfigured", "charge_id", f.Charge.ID, "reason", "its payment is at another Stripe account or mode")
 		w.sender.metrics.misconfigured.Inc()
 		return river.JobSnooze(jitter(brokeWait))
