@@ -26,6 +26,25 @@ const (
 	rollbackBound = 2 * time.Second
 )
 
+// Moment is a side of a commit.
+type Moment string
+
+// The moments: everything was written and COMMIT not yet sent; COMMIT was answered.
+const (
+	BeforeCommit Moment = "before"
+	AfterCommit  Moment = "after"
+)
+
+// OnCommit, unless nil, is told of every commit by the name of its transaction. It is for tests, which end the process there; it is set
+// before anything runs, and by nothing else.
+var OnCommit func(name string, when Moment)
+
+func onCommit(name string, when Moment) {
+	if OnCommit != nil {
+		OnCommit(name, when)
+	}
+}
+
 // InTx runs fn in one READ COMMITTED transaction and commits it. Everything that this program writes is
 // committed here, under a name ("charge.accept") that errors carry.
 //
@@ -64,6 +83,7 @@ func inTxOnce(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error)
 	if err := fn(tx); err != nil {
 		return err
 	}
+	onCommit(name, BeforeCommit)
 	if err := tx.Commit(ctx); err != nil {
 		// An error that PostgreSQL itself reports is its word that nothing was committed. "conn closed" claims to be safe to
 		// retry and is not: pgx says so, too, of a connection that broke while COMMIT's answer was awaited.
@@ -73,6 +93,7 @@ func inTxOnce(ctx context.Context, db DB, name string, fn func(tx pgx.Tx) error)
 		}
 		return fmt.Errorf("commit %s: %w: %w", name, ErrInDoubt, err)
 	}
+	onCommit(name, AfterCommit)
 	return nil
 }
 

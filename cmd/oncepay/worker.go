@@ -83,12 +83,15 @@ func (c *workerCommand) checkProviders() error {
 	return nil
 }
 
+// aroundCalls, unless nil, is put around the RoundTripper of each provider. It is for tests, which end the process there.
+var aroundCalls func(http.RoundTripper) http.RoundTripper
+
 func (c *workerCommand) gateway() (*stripe.Gateway, error) {
-	return stripe.New(stripe.Config{SecretKey: c.StripeKey, BaseURL: c.StripeBase})
+	return stripe.New(stripe.Config{SecretKey: c.StripeKey, BaseURL: c.StripeBase, Wrap: aroundCalls})
 }
 
 func (c *workerCommand) mailer() (*sendgrid.Mailer, error) {
-	return sendgrid.New(sendgrid.Config{APIKey: c.SendGridKey, BaseURL: c.MailBase, From: c.ReceiptFrom})
+	return sendgrid.New(sendgrid.Config{APIKey: c.SendGridKey, BaseURL: c.MailBase, From: c.ReceiptFrom, Wrap: aroundCalls})
 }
 
 // Run works until the process is told to stop.
