@@ -37,7 +37,9 @@ func (s *Server) launch(ctx context.Context, pg programs, options Options) error
 		if err != nil {
 			return err
 		}
-		s.port = port
+		if s.port != port { // a restart writes nothing that URL reads
+			s.port = port
+		}
 		said, err := s.launchOnce(ctx, pg, options.Durable)
 		switch {
 		case err == nil:

@@ -84,11 +84,16 @@ func startPostmaster(cmd *exec.Cmd, said func() string) (*postmaster, error) {
 	return p, nil
 }
 
+// expectEnd makes the end that comes now no death.
+func (p *postmaster) expectEnd() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = true
+}
+
 // end returns when the process has. The end of ctx cuts the first step short.
 func (p *postmaster) end(ctx context.Context, log *slog.Logger) error {
-	p.mu.Lock()
-	p.stopping = true
-	p.mu.Unlock()
+	p.expectEnd()
 	impatient := ctx.Done()
 	for _, step := range shutdown {
 		if err := p.process.Signal(step.signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -49,10 +50,12 @@ type Server struct {
 	place    *place
 	log      *slog.Logger
 	logFile  string
-	major    int // PostgreSQL's version
+	options  Options
+	programs programs
 	port     int
 	password string
 	main     *postmaster
+	held     io.Closer // keeps the port of a server that was killed; nil while it runs
 }
 
 // Start runs a PostgreSQL on options.DataDir and returns when it accepts connections. ctx bounds the
@@ -113,7 +116,7 @@ func startAt(ctx context.Context, place *place, options Options, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{place: place, log: log, major: pg.major, password: password, logFile: place.file(logName)}
+	s := &Server{place: place, log: log, options: options, programs: pg, password: password, logFile: place.file(logName)}
 	if err := s.launch(ctx, pg, options); err != nil {
 		return nil, err
 	}
@@ -186,5 +189,5 @@ func (s *Server) Stop(ctx context.Context) error {
 		return err
 	}
 	s.place.release()
-	return nil
+	return s.letGo()
 }

@@ -2,6 +2,8 @@ package pgtest
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -48,4 +50,23 @@ func processes() ([]process, error) {
 		all = append(all, process{pid: pid, uid: uid, command: command})
 	}
 	return all, nil
+}
+
+// holdPort keeps a port of 127.0.0.1 from being given to anybody's outgoing connection, while nobody listens there: connections to it
+// are refused, and postgres, which asks to share it, may bind it.
+func holdPort(port int) (io.Closer, error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("hold port %d: %w", port, err)
+	}
+	file := os.NewFile(uintptr(fd), "held port")
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("hold port %d: %w", port, err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("hold port %d: %w", port, err)
+	}
+	return file, nil
 }

@@ -4,6 +4,7 @@ package pgtest
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -25,3 +26,5 @@ func signalProcess(int, syscall.Signal) error { return errors.ErrUnsupported }
 func processExists(int) bool { return false }
 
 func lockFile(string) (*os.File, bool, error) { return nil, false, errors.ErrUnsupported }
+
+func holdPort(int) (io.Closer, error) { return nil, errors.ErrUnsupported }

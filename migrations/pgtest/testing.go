@@ -156,7 +156,7 @@ func (s *testServer) database(t testing.TB, from string) string {
 	name := s.databaseName(t)
 	quoted := pgx.Identifier{name}.Sanitize()
 	create := "CREATE DATABASE " + quoted + " TEMPLATE " + from
-	if s.server.major >= 15 {
+	if s.server.programs.major >= 15 {
 		create += " STRATEGY FILE_COPY" // a third faster here than writing all pages to the log; what 14 always does
 	}
 	if err := s.exec(create); err != nil {
@@ -188,18 +188,7 @@ func (s *testServer) exec(sql string) error {
 func (s *testServer) start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), testStartTimeout)
 	defer cancel()
-	as, err := unprivileged()
-	if err != nil {
-		return err
-	}
-	base, err := testBase(as)
-	if err != nil {
-		return err
-	}
-	if err := sweepTestDirs(base, time.Now().Add(-abandonedAfter)); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(base, testDirPrefix+"*")
+	dir, err := testDir()
 	if err != nil {
 		return err
 	}
@@ -215,6 +204,22 @@ func (s *testServer) start() error {
 	config.MaxConns = 4 // databases made at a time
 	s.admin, err = pgxpool.NewWithConfig(ctx, config)
 	return err
+}
+
+// testDir makes a directory for a server of this test binary, and removes those that killed ones left.
+func testDir() (string, error) {
+	as, err := unprivileged()
+	if err != nil {
+		return "", err
+	}
+	base, err := testBase(as)
+	if err != nil {
+		return "", err
+	}
+	if err := sweepTestDirs(base, time.Now().Add(-abandonedAfter)); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(base, testDirPrefix+"*")
 }
 
 // testBase returns a directory for temporary data that the account can reach.
