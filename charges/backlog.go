@@ -17,7 +17,7 @@ type Backlog struct {
 
 // Backlog counts what is not final, by status. It reads only what is unfinished.
 func (s *Service) Backlog(ctx context.Context) ([]Backlog, error) {
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.reads.Query(ctx, `
 SELECT status, count(*), clock_timestamp() - min(created_at)
   FROM charge
  WHERE status NOT IN ('succeeded', 'failed', 'canceled')
@@ -34,7 +34,7 @@ SELECT status, count(*), clock_timestamp() - min(created_at)
 
 // ReceiptBacklog counts receipts that are due, in hand or in doubt, by status.
 func (s *Service) ReceiptBacklog(ctx context.Context) (map[ReceiptStatus]int64, error) {
-	rows, err := s.pool.Query(ctx, `
+	rows, err := s.reads.Query(ctx, `
 SELECT status, count(*) FROM receipt WHERE status IN ('pending', 'sending', 'unknown') GROUP BY status`)
 	if err != nil {
 		return nil, fmt.Errorf("count receipts: %w", err)

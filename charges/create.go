@@ -151,7 +151,7 @@ func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*cl
 	if len(claims) == 0 {
 		return nil
 	}
-	known, err := findKeys(ctx, s.pool, claims)
+	known, err := findKeys(ctx, s.reads, claims)
 	for _, c := range claims {
 		earlier, found := known[c.Key]
 		switch {
@@ -164,7 +164,7 @@ func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*cl
 		case c.Request.Reference == "":
 			again = append(again, c)
 		default:
-			other, err := findReference(ctx, s.pool, c.Caller, c.Request.Reference)
+			other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
 			switch {
 			case errors.Is(err, ErrNotFound):
 				again = append(again, c)
@@ -193,7 +193,7 @@ func (s *Service) answerKnown(ctx context.Context, c *claim, earlier keyUse) Ans
 		answer.Status, answer.Body, answer.Expires = earlier.status, earlier.body, earlier.expires
 		return answer
 	}
-	now, err := findCharge(ctx, s.pool, earlier.chargeID)
+	now, err := findCharge(ctx, s.reads, earlier.chargeID)
 	if err != nil {
 		return Answer{Err: err}
 	}

@@ -40,11 +40,11 @@ func (s *Service) Payments(ctx context.Context, id uuid.UUID) (Following, error)
 }
 
 func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(paymentState) bool) (Following, error) {
-	c, err := findCharge(ctx, s.pool, id)
+	c, err := findCharge(ctx, s.reads, id)
 	if err != nil {
 		return Following{}, err
 	}
-	states, err := listPayments(ctx, s.pool, id)
+	states, err := listPayments(ctx, s.reads, id)
 	if err != nil {
 		return Following{}, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(payme
 			f.Payments = append(f.Payments, state.ID)
 		}
 	}
-	attempts, err := listAttempts(ctx, s.pool, []uuid.UUID{id})
+	attempts, err := listAttempts(ctx, s.reads, []uuid.UUID{id})
 	if err != nil {
 		return Following{}, err
 	}

@@ -28,7 +28,7 @@ type KeyUse struct {
 // Get returns one charge as it is now. An empty caller sees every caller's charges; any other only its own, and
 // [ErrNotFound] for those of others.
 func (s *Service) Get(ctx context.Context, caller string, id uuid.UUID) (Charge, error) {
-	c, err := findCharge(ctx, s.pool, id)
+	c, err := findCharge(ctx, s.reads, id)
 	if err == nil && caller != "" && c.Caller != caller {
 		return Charge{}, ErrNotFound
 	}
@@ -48,7 +48,7 @@ func (c Charge) shownTo(caller string) Charge {
 func (s *Service) List(ctx context.Context, caller string, f ListFilter) (page []Charge, more bool, err error) {
 	limit := f.Limit
 	f.Limit++
-	page, err = listCharges(ctx, s.pool, caller, f)
+	page, err = listCharges(ctx, s.reads, caller, f)
 	for i, c := range page {
 		page[i] = c.shownTo(caller)
 	}
@@ -63,7 +63,7 @@ func (s *Service) Events(ctx context.Context, caller string, id uuid.UUID, after
 	if _, err := s.Get(ctx, caller, id); err != nil {
 		return nil, false, err
 	}
-	page, err = listEvents(ctx, s.pool, id, after, limit+1)
+	page, err = listEvents(ctx, s.reads, id, after, limit+1)
 	if err != nil || len(page) <= limit {
 		return page, false, err
 	}
@@ -72,11 +72,11 @@ func (s *Service) Events(ctx context.Context, caller string, id uuid.UUID, after
 
 // Key tells what an idempotency key was used for, at any age. Another caller's key is [ErrNotFound].
 func (s *Service) Key(ctx context.Context, caller string, key uuid.UUID) (KeyUse, error) {
-	id, created, expires, err := findKeyUse(ctx, s.pool, key, caller)
+	id, created, expires, err := findKeyUse(ctx, s.reads, key, caller)
 	if err != nil {
 		return KeyUse{}, err
 	}
-	c, err := findCharge(ctx, s.pool, id)
+	c, err := findCharge(ctx, s.reads, id)
 	if err != nil {
 		return KeyUse{}, err
 	}
@@ -89,5 +89,5 @@ func (s *Service) Key(ctx context.Context, caller string, key uuid.UUID) (KeyUse
 }
 
 func (s *Service) settled(ctx context.Context, ids []uuid.UUID) ([]Charge, error) {
-	return settledCharges(ctx, s.pool, ids)
+	return settledCharges(ctx, s.reads, ids)
 }

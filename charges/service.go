@@ -12,7 +12,8 @@ import (
 // Service is the domain's door: each method is one story and at most one transaction at a time. It is safe for
 // concurrent use, in one process or many.
 type Service struct {
-	pool   *pgxpool.Pool
+	pool   *pgxpool.Pool // for transactions
+	reads  outbox.Reads  // for single queries
 	outbox *outbox.Outbox
 	keyTTL time.Duration
 	policy Policy
@@ -33,7 +34,7 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	if o.Policy.Window == 0 {
 		o.Policy = DefaultPolicy
 	}
-	s := &Service{pool: pool, outbox: box, keyTTL: o.KeyTTL, policy: o.Policy}
+	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy}
 	s.watch = newWatch(s.settled)
 	return s
 }

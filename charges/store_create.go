@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Rows are inserted in the order of their keys, so that two batches never wait for each other in a circle.
@@ -137,7 +136,7 @@ SELECT c.idempotency_key, c.id, c.caller, c.fingerprint_version, c.fingerprint, 
   LEFT JOIN idempotency_key k ON k.key = c.idempotency_key AND k.expires_at > now()
  WHERE c.idempotency_key = ANY ($1)`
 
-func findKeys(ctx context.Context, db *pgxpool.Pool, claims []*claim) (map[uuid.UUID]keyUse, error) {
+func findKeys(ctx context.Context, db querier, claims []*claim) (map[uuid.UUID]keyUse, error) {
 	keys := make([]uuid.UUID, len(claims))
 	for i, c := range claims {
 		keys[i] = c.Key

@@ -65,7 +65,7 @@ func (s *Service) AddToken(ctx context.Context, secret, name string, role Role) 
 // Authenticate returns the valid token whose secret this is, or [ErrBadToken].
 func (s *Service) Authenticate(ctx context.Context, secret string) (Token, error) {
 	var t Token
-	err := s.pool.QueryRow(ctx, `SELECT id, name, role, created_at FROM api_token WHERE hash = $1 AND revoked_at IS NULL`,
+	err := s.reads.QueryRow(ctx, `SELECT id, name, role, created_at FROM api_token WHERE hash = $1 AND revoked_at IS NULL`,
 		hashToken(secret)).Scan(&t.ID, &t.Name, &t.Role, &t.CreatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Token{}, ErrBadToken
@@ -78,7 +78,7 @@ func (s *Service) Authenticate(ctx context.Context, secret string) (Token, error
 
 // Tokens lists all tokens, the oldest first.
 func (s *Service) Tokens(ctx context.Context) ([]Token, error) {
-	rows, err := s.pool.Query(ctx, `SELECT id, name, role, created_at, revoked_at FROM api_token ORDER BY created_at, id`)
+	rows, err := s.reads.Query(ctx, `SELECT id, name, role, created_at, revoked_at FROM api_token ORDER BY created_at, id`)
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
 	}

@@ -23,7 +23,7 @@ const (
 // so that it keeps no other from its turn. What has not been matched after three days is ignored.
 func (s *Service) ApplyPending(ctx context.Context) (taken []ProviderEvent, err error) {
 	for {
-		due, listErr := dueEvents(ctx, s.pool, dueBatch)
+		due, listErr := dueEvents(ctx, s.reads, dueBatch)
 		if listErr != nil {
 			return taken, errors.Join(err, listErr)
 		}

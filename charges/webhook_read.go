@@ -20,7 +20,7 @@ type EventFilter struct {
 
 // ProviderEvents returns what providers have told, newest first and without its raw bytes, and whether there is more.
 func (s *Service) ProviderEvents(ctx context.Context, f EventFilter) (list []ProviderEvent, more bool, err error) {
-	rows, err := s.pool.Query(ctx, selectEventLine+`, ''::bytea FROM webhook_event
+	rows, err := s.reads.Query(ctx, selectEventLine+`, ''::bytea FROM webhook_event
  WHERE ($1 = '' OR provider = $1) AND ($2 = '' OR status = $2) AND ($3::timestamptz IS NULL OR received_at >= $3)
  ORDER BY id DESC LIMIT $4`, f.Provider, f.Status, orNull(f.Since), f.Limit+1)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s *Service) ProviderEvents(ctx context.Context, f EventFilter) (list []Pro
 
 // ProviderEvent returns one event. An unknown id is [ErrNotFound].
 func (s *Service) ProviderEvent(ctx context.Context, id int64) (ProviderEvent, error) {
-	e, err := scanEvent(s.pool.QueryRow(ctx, selectEvent+` WHERE id = $1`, id))
+	e, err := scanEvent(s.reads.QueryRow(ctx, selectEvent+` WHERE id = $1`, id))
 	if err != nil {
 		return e, fmt.Errorf("find webhook event %d: %w", id, err)
 	}
@@ -65,7 +65,7 @@ UPDATE webhook_event
 // EventBacklog counts the events that wait, and says how long ago the oldest of them was received. Those that are about nothing that is
 // here make no age: on an account that has other business as well, there are always some.
 func (s *Service) EventBacklog(ctx context.Context) (waiting int64, oldest time.Duration, err error) {
-	err = s.pool.QueryRow(ctx, `
+	err = s.reads.QueryRow(ctx, `
 SELECT count(*), coalesce(clock_timestamp() - min(received_at) FILTER (WHERE coalesce(note, '') <> 'unmatched'), '0')
   FROM webhook_event WHERE status = 'pending'`).Scan(&waiting, &oldest)
 	if err != nil {

@@ -29,7 +29,7 @@ const readOnly = "25006"
 func Unavailable(err error) bool {
 	pgErr, connect, network := (*pgconn.PgError)(nil), (*pgconn.ConnectError)(nil), net.Error(nil)
 	switch {
-	case errors.Is(err, ErrInDoubt):
+	case errors.Is(err, ErrInDoubt), errors.Is(err, ErrNoConnection), errors.Is(err, ErrPooler):
 		return true
 	case errors.As(err, &connect): // whatever the reason (no server, wrong password, no such database), there is none to ask
 		return true

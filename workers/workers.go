@@ -41,6 +41,7 @@ type Config struct {
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // charges handled at once; 0: 32
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
+	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
 }
@@ -124,6 +125,7 @@ func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx],
 		RescueStuckJobsAfter: rescueAfter,
 		FetchCooldown:        fetchCooldown,
 		FetchPollInterval:    fetchPoll,
+		PollOnly:             c.PollOnly,
 		RetryPolicy:          retryPolicy{},
 		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
 		ReindexerSchedule: river.NeverSchedule(),

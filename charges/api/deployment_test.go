@@ -63,7 +63,7 @@ func deploy(t *testing.T, change func(*api.Config)) *deployment {
 // open makes the parts of one process on the database at url.
 func open(t *testing.T, url string) (*pgxpool.Pool, *charges.Service) {
 	t.Helper()
-	pool, err := outbox.Open(context.Background(), url, "test", 10)
+	pool, err := outbox.Open(context.Background(), url, "test", 10, outbox.Direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -66,7 +67,7 @@ func reasons(err error) []string {
 		}
 		return all
 	}
-	if outbox.Unavailable(err) {
+	if outbox.Unavailable(err) && !errors.Is(err, outbox.ErrPooler) {
 		return []string{"the database cannot be asked"}
 	}
 	return []string{err.Error()}

@@ -13,7 +13,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/outbox"
 )
+
+// connectionPatience is how long a request waits each time for a connection to the database. A crowd that waits longer holds memory, and
+// is answered when its clients have gone.
+const connectionPatience = 3 * time.Second
 
 // call is one request on its way through the API, and what its log line will tell.
 type call struct {
@@ -87,6 +92,7 @@ func (a *API) dispatch(w http.ResponseWriter, c *call, methods map[string]*opera
 		return notAllowed(slices.Sorted(maps.Keys(methods)))
 	}
 	c.operation = op
+	c.Request = c.WithContext(outbox.WithPatience(c.Context(), connectionPatience))
 	if op.signed {
 		return a.takeIn(w, c)
 	}

@@ -17,8 +17,9 @@ import (
 
 // database is the setting that all but the clients of the API share.
 type database struct {
-	DatabaseURL string `env:"DATABASE_URL" required:"" placeholder:"URL" help:"PostgreSQL 14 or newer, as postgres://user:password@host/database."`
-	Conns       int32  `name:"database-conns" env:"ONCEPAY_DATABASE_CONNS" default:"20" help:"Most connections that this process opens."`
+	DatabaseURL string        `env:"DATABASE_URL" required:"" placeholder:"URL" help:"PostgreSQL 14 or newer, as postgres://user:password@host/database."`
+	Conns       int32         `name:"database-conns" env:"ONCEPAY_DATABASE_CONNS" default:"20" help:"Most connections that this process opens to do its work. Its readiness uses one more."`
+	Pooler      outbox.Pooler `name:"database-pooler" env:"ONCEPAY_DATABASE_POOLER" enum:"none,session,transaction" default:"none" help:"What the address leads through: none, or a pooler such as PgBouncer that gives each client a session of its own (session), or one for each transaction (transaction)."`
 }
 
 // Validate refuses what cannot work, without connecting.
@@ -42,25 +43,35 @@ func reasonAlone(err error) string {
 // backend is the domain on one database.
 type backend struct {
 	pool    *pgxpool.Pool
+	probe   *pgxpool.Pool // one connection, to tell readiness by when the others are busy
 	outbox  *outbox.Outbox
 	charges *charges.Service
 }
 
 // open makes the domain. It does not connect yet.
 func (d database) open(ctx context.Context, name string, options charges.Options) (*backend, error) {
-	pool, err := outbox.Open(ctx, d.DatabaseURL, "oncepay-"+name, d.Conns)
+	pool, err := outbox.Open(ctx, d.DatabaseURL, "oncepay-"+name, d.Conns, d.Pooler)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	box, err := outbox.New(pool)
+	probe, err := outbox.Open(ctx, d.DatabaseURL, "oncepay-"+name+"-probe", 1, d.Pooler)
 	if err != nil {
 		pool.Close()
+		return nil, usageError{err}
+	}
+	b := &backend{pool: pool, probe: probe}
+	if b.outbox, err = outbox.New(pool); err != nil {
+		b.close()
 		return nil, err
 	}
-	return &backend{pool: pool, outbox: box, charges: charges.New(pool, box, options)}, nil
+	b.charges = charges.New(pool, b.outbox, options)
+	return b, nil
 }
 
-func (b *backend) close() { b.pool.Close() }
+func (b *backend) close() {
+	b.pool.Close()
+	b.probe.Close()
+}
 
 // openReady is open for a command that ends: what cannot be worked with is its error.
 func (d database) openReady(ctx context.Context, name string) (*backend, error) {
@@ -68,7 +79,7 @@ func (d database) openReady(ctx context.Context, name string) (*backend, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := b.schema(ctx); err != nil {
+	if err := behind(ctx, b.pool); err != nil {
 		b.close()
 		return nil, err
 	}
@@ -76,8 +87,10 @@ func (d database) openReady(ctx context.Context, name string) (*backend, error) 
 }
 
 // schema says why the database cannot be worked with; nil: it can.
-func (b *backend) schema(ctx context.Context) error {
-	pending, err := migrations.Pending(ctx, b.pool)
+func (b *backend) schema(ctx context.Context) error { return behind(ctx, b.probe) }
+
+func behind(ctx context.Context, pool *pgxpool.Pool) error {
+	pending, err := migrations.Pending(ctx, outbox.NewReads(pool))
 	if err != nil {
 		return err
 	}

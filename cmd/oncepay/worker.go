@@ -152,6 +152,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	w, err := workers.Start(ctx, workers.Config{
 		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Stripe: gateway, Mailer: mailer,
 		StripeRate: float64(c.StripeRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
+		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})
 	if err != nil {
 		return err
@@ -192,7 +193,7 @@ func reasons(err error) (all []string) {
 		}
 		return all
 	}
-	if outbox.Unavailable(err) {
+	if outbox.Unavailable(err) && !errors.Is(err, outbox.ErrPooler) {
 		return []string{"the database cannot be asked"}
 	}
 	return []string{err.Error()}
