@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,8 +24,10 @@ var (
 	ErrChecksum = errors.New("an applied migration differs from this release's")
 	// ErrNewerDatabase: the database has a migration that this binary does not know.
 	ErrNewerDatabase = errors.New("the database is newer than this release")
+	// ErrPooler: the URL does not lead straight to PostgreSQL.
+	ErrPooler = errors.New("a connection pooler stands before PostgreSQL, where a lock protects nothing: give migrate the server's own address (--database-url)")
 	// ErrLockLost: the advisory lock is not held by the connection that took it.
-	ErrLockLost = errors.New("the migration lock is not held by this connection; migrate needs a direct connection to PostgreSQL, not a pooler in transaction mode")
+	ErrLockLost = errors.New("the migration lock is not held by this connection: give migrate the server's own address (--database-url), not that of a connection pooler")
 )
 
 const (
@@ -49,8 +52,8 @@ const (
 //
 // Up holds a session advisory lock on one connection of its own, and River's migrator uses a second
 // one. The URL must lead straight to PostgreSQL: behind PgBouncer in transaction mode a session lock
-// protects nothing, and Up fails with [ErrLockLost] where it can notice. It refuses a database with
-// an altered migration ([ErrChecksum]) or one from a newer release ([ErrNewerDatabase]). A nil log
+// protects nothing, two processes could even hold it both. So Up refuses any pooler ([ErrPooler]), and a lock
+// that it finds lost all the same ([ErrLockLost]). It refuses a database with an altered migration ([ErrChecksum]) or one from a newer release ([ErrNewerDatabase]). A nil log
 // discards.
 func Up(ctx context.Context, databaseURL string, log *slog.Logger) ([]string, error) {
 	return up(ctx, databaseURL, embedded, log)
@@ -69,6 +72,9 @@ func up(ctx context.Context, databaseURL string, fsys fs.FS, log *slog.Logger) (
 		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig.Copy())
+	if errors.Is(err, ErrPooler) {
+		return nil, fmt.Errorf("migrate: %w", ErrPooler) // without the words for a server that cannot be reached
+	}
 	if err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
@@ -100,11 +106,26 @@ func connectionConfig(databaseURL string) (*pgxpool.Config, error) {
 	// Limits that a role has for its everyday work would cut a long migration, or the lock's
 	// connection while it waits for River's.
 	config.ConnConfig.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := refusePooler(ctx, conn); err != nil {
+			return err // before anything is set on a session that others get next
+		}
 		return conn.Exec(ctx, fmt.Sprintf(
 			`SET statement_timeout = 0; SET idle_session_timeout = 0; SET lock_timeout = %d`,
 			tableLockTimeout.Milliseconds())).Close()
 	}
 	return config, nil
+}
+
+// refusePooler tells a pooler by the process id of its session, which is not that of the one that PostgreSQL gives.
+func refusePooler(ctx context.Context, conn *pgconn.PgConn) error {
+	results, err := conn.Exec(ctx, `SELECT pg_backend_pid()`).ReadAll()
+	if err != nil {
+		return fmt.Errorf("ask for the session: %w", err)
+	}
+	if string(results[0].Rows[0][0]) != strconv.FormatUint(uint64(conn.PID()), 10) {
+		return ErrPooler
+	}
+	return nil
 }
 
 // lock takes the advisory lock. It asks again and again instead of waiting inside one statement: a
