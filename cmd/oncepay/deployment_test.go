@@ -29,6 +29,8 @@ type deployment struct {
 	pool  *pgxpool.Pool
 	box   *sandboxProcess
 	token string // a caller's
+
+	pooler outbox.Pooler // what url leads through; empty: nothing
 }
 
 // deploy makes a deployment without processes, but for its sandbox.
@@ -72,6 +74,9 @@ func (d *deployment) oncepay(args ...string) launch {
 	l := launch{
 		args: args, env: []string{"DATABASE_URL=" + d.url, "ONCEPAY_DATABASE_CONNS=6"},
 		secrets: []string{password, stripeKey, sendgridKey, d.token, buyersHost},
+	}
+	if d.pooler != "" {
+		l.env = append(l.env, "ONCEPAY_DATABASE_POOLER="+string(d.pooler))
 	}
 	if d.box != nil {
 		l.secrets = append(l.secrets, d.box.signer.Stripe)
