@@ -1,16 +1,21 @@
 package outbox
 
 import (
+	"time"
+
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 )
 
-// The queues. Receipts and upkeep have queues of their own, so that neither waits behind a backlog of payments.
+// The queues. Receipts and upkeep have queues of their own, so that neither waits behind payments, and what has waited long has one beside
+// that of new charges, so that those do not wait behind it. What looks after the providers runs while the others are paused.
 const (
 	QueueCharges  = "charges"
+	QueueBacklog  = "backlog"
 	QueueReceipts = "receipts"
 	QueueUpkeep   = "upkeep"
+	QueueProbe    = "probe"
 )
 
 // maxAttempts is River's largest: the ages of our own rows decide when to stop, not a counter of River's.
@@ -42,7 +47,7 @@ type FollowPayment struct {
 // Kind names the job in River's table.
 func (FollowPayment) Kind() string { return string(KindFollow) }
 
-// InsertOpts puts the job on [QueueCharges].
+// InsertOpts puts the job on [QueueBacklog].
 func (FollowPayment) InsertOpts() river.InsertOpts { return asking }
 
 // ReadRefunds asks for the refunds and disputes of one charge's payments to be listed at Stripe.
@@ -54,11 +59,11 @@ type ReadRefunds struct {
 // Kind names the job in River's table.
 func (ReadRefunds) Kind() string { return string(KindRefunds) }
 
-// InsertOpts puts the job on [QueueCharges].
+// InsertOpts puts the job on [QueueBacklog].
 func (ReadRefunds) InsertOpts() river.InsertOpts { return asking }
 
 // asking lets charges that wait to be sent go before questions about those that were.
-var asking = river.InsertOpts{Queue: QueueCharges, MaxAttempts: maxAttempts, Priority: 3}
+var asking = river.InsertOpts{Queue: QueueBacklog, MaxAttempts: maxAttempts, Priority: 3}
 
 // SendReceipt asks for the receipt of one charge to be mailed, unless it has been claimed before.
 type SendReceipt struct {
@@ -117,6 +122,34 @@ func (RemoveEvents) Kind() string { return "webhook_remove" }
 
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
 func (RemoveEvents) InsertOpts() river.InsertOpts { return upkeep }
+
+// ClearBacklog moves charges that have waited long out of the way of new ones.
+type ClearBacklog struct {
+	Version int `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (ClearBacklog) Kind() string { return "backlog_clear" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (ClearBacklog) InsertOpts() river.InsertOpts { return upkeep }
+
+// ProbeProviders looks after providers that are in an outage, and after the queues that wait for them.
+type ProbeProviders struct {
+	Version int `json:"v"`
+}
+
+// ProbeEvery is the period of [ProbeProviders].
+const ProbeEvery = 5 * time.Second
+
+// Kind names the job in River's table.
+func (ProbeProviders) Kind() string { return "provider_probe" }
+
+// InsertOpts puts the job on [QueueProbe]. It is unique within its period only: a worker that was killed in the middle of one must not keep
+// the next from running until it is rescued.
+func (ProbeProviders) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueProbe, MaxAttempts: 3, UniqueOpts: river.UniqueOpts{ByPeriod: ProbeEvery}}
+}
 
 // upkeep lets a periodic job that takes longer than its period have no second one beside it.
 var upkeep = river.InsertOpts{Queue: QueueUpkeep, MaxAttempts: 3, UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{

@@ -59,6 +59,11 @@ func New(pool *pgxpool.Pool) (*Outbox, error) {
 
 // Enqueue writes one job per entry into tx. The jobs become visible to workers with tx's commit, and not without it.
 func (o *Outbox) Enqueue(ctx context.Context, tx pgx.Tx, entries []Entry) error {
+	return o.enqueue(ctx, tx, entries, false)
+}
+
+// enqueue writes jobs as Enqueue does; late ones do not stand in the way of new charges.
+func (o *Outbox) enqueue(ctx context.Context, tx pgx.Tx, entries []Entry, late bool) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -69,6 +74,9 @@ func (o *Outbox) Enqueue(ctx context.Context, tx pgx.Tx, entries []Entry) error 
 			return err
 		}
 		params[i] = river.InsertManyParams{Args: args}
+		if late && e.Kind == KindCharge {
+			params[i].InsertOpts = &river.InsertOpts{Queue: QueueBacklog}
+		}
 	}
 	if _, err := o.river.InsertManyTx(ctx, tx, params); err != nil {
 		return fmt.Errorf("enqueue %d jobs: %w", len(entries), err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -41,7 +42,7 @@ func (r Report) plus(page Report) Report {
 // Preview says what [Outbox.Replay] would meet and do now: Enqueued is the number of jobs that it would write.
 // It changes nothing and locks nothing.
 func (o *Outbox) Preview(ctx context.Context, src Source, f Filter) (Report, error) {
-	report, err := o.walk(ctx, "outbox.preview", src, f, NoLock, nil, nil)
+	report, err := o.walk(ctx, src, f, steps{name: "outbox.preview"})
 	if err != nil {
 		return report, err
 	}
@@ -53,9 +54,17 @@ func (o *Outbox) Preview(ctx context.Context, src Source, f Filter) (Report, err
 // locked while it looks for a live job and writes one. It decides nothing about sending: the worker that runs the job
 // asks the charge's attempts, as for any other job.
 //
-// progress, unless nil, is called after each committed page with the work met so far. A replay that is cut short has
-// done what it counted; its audit row stays without a finish.
+// It writes [ReplayRate] jobs a second. progress, unless nil, is called after each committed page with the work met so far. A replay
+// that is cut short has done what it counted; its audit row stays without a finish.
 func (o *Outbox) Replay(ctx context.Context, src Source, f Filter, actor string, progress func(Report)) (Report, error) {
+	return o.ReplayAt(ctx, src, f, actor, ReplayRate, progress)
+}
+
+// ReplayRate is how many jobs per second a replay writes unless it is told otherwise: the database has other work.
+const ReplayRate = 1000
+
+// ReplayAt is Replay at a rate of its own, in jobs per second.
+func (o *Outbox) ReplayAt(ctx context.Context, src Source, f Filter, actor string, rate float64, progress func(Report)) (Report, error) {
 	filter, err := json.Marshal(f)
 	if err != nil {
 		return Report{}, fmt.Errorf("encode filter: %w", err)
@@ -72,18 +81,34 @@ func (o *Outbox) Replay(ctx context.Context, src Source, f Filter, actor string,
 		return Report{}, fmt.Errorf("record replay: %w", err)
 	}
 
-	report, err := o.walk(ctx, "outbox.replay", src, f, LockWait, progress, func(tx pgx.Tx, wanted []Entry, sofar Report) error {
-		if err := o.Enqueue(ctx, tx, wanted); err != nil {
+	write := func(tx pgx.Tx, wanted []Entry, sofar Report) error {
+		if err := o.enqueue(ctx, tx, wanted, true); err != nil {
 			return err
 		}
 		return recordReplay(ctx, tx, id, sofar, false)
-	})
+	}
+	size := min(pageSize, max(1, int(rate))) // at most a second's worth at once
+	report, err := o.walk(ctx, src, f, steps{name: "outbox.replay", lock: LockWait, size: size, progress: progress, write: write, rest: atRate(rate)})
 	if err != nil {
 		return report, err
 	}
 	return o.countSettled(ctx, src, f, report, func(tx pgx.Tx, sum Report) error {
 		return recordReplay(ctx, tx, id, sum, true)
 	})
+}
+
+// atRate rests for as long as the jobs written so far take at a rate.
+func atRate(rate float64) func(context.Context, Report) error {
+	began := time.Now()
+	return func(ctx context.Context, sofar Report) error {
+		due := began.Add(time.Duration(float64(sofar.Enqueued) / rate * float64(time.Second)))
+		select {
+		case <-time.After(time.Until(due)):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (o *Outbox) countSettled(ctx context.Context, src Source, f Filter, report Report, also func(pgx.Tx, Report) error) (Report, error) {

@@ -10,7 +10,7 @@ import (
 // somebody deleted, or whose kind an older release did not know. Rows that others hold are being worked on and are left
 // out. It is the reason why nothing that was accepted can be forgotten by the queue.
 func (o *Outbox) Sweep(ctx context.Context, src Source) (Report, error) {
-	return o.walk(ctx, "outbox.sweep", src, Filter{Wanting: true}, LockSkip, nil, func(tx pgx.Tx, wanted []Entry, _ Report) error {
-		return o.Enqueue(ctx, tx, wanted)
-	})
+	return o.walk(ctx, src, Filter{Wanting: true}, steps{name: "outbox.sweep", lock: LockSkip, write: func(tx pgx.Tx, wanted []Entry, _ Report) error {
+		return o.enqueue(ctx, tx, wanted, true)
+	}})
 }

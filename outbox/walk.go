@@ -10,16 +10,31 @@ import (
 // pageSize is how many charges one transaction of a sweep or replay holds: few enough to be short, enough to be quick.
 const pageSize = 500
 
-// walk goes through everything unfinished, a page to a transaction. write, unless nil, is given the entries of a page
-// that want a job and have none, and the report up to and with that page, and writes in the page's transaction.
-func (o *Outbox) walk(ctx context.Context, name string, src Source, f Filter, lock Lock,
-	progress func(Report), write func(tx pgx.Tx, wanted []Entry, sofar Report) error) (Report, error) {
+// steps says how a walk goes on. All but name may be left out.
+type steps struct {
+	name     string       // of its transactions
+	lock     Lock         // what it does to the rows it meets
+	size     int          // charges in a page; 0: pageSize
+	progress func(Report) // called after each page
+
+	// write is given the entries of a page that want a job and have none, and the report up to and with that page, and writes in the
+	// page's transaction.
+	write func(tx pgx.Tx, wanted []Entry, sofar Report) error
+
+	rest func(context.Context, Report) error // called between two pages
+}
+
+// walk goes through everything unfinished, a page to a transaction.
+func (o *Outbox) walk(ctx context.Context, src Source, f Filter, s steps) (Report, error) {
+	if s.size == 0 {
+		s.size = pageSize
+	}
 	report := Report{Counts: map[Class]int64{}}
 	for after := (uuid.UUID{}); ; {
 		var last uuid.UUID
 		var sofar Report
-		err := InTx(ctx, o.pool, name, func(tx pgx.Tx) error {
-			items, end, err := src.Unfinished(ctx, tx, f, after, pageSize, lock)
+		err := InTx(ctx, o.pool, s.name, func(tx pgx.Tx) error {
+			items, end, err := src.Unfinished(ctx, tx, f, after, s.size, s.lock)
 			if err != nil {
 				return err
 			}
@@ -29,20 +44,25 @@ func (o *Outbox) walk(ctx context.Context, name string, src Source, f Filter, lo
 			}
 			page, wanted := count(items, live)
 			last, sofar = end, report.plus(page)
-			if write == nil {
+			if s.write == nil {
 				return nil
 			}
-			return write(tx, wanted, sofar)
+			return s.write(tx, wanted, sofar)
 		})
 		if err != nil {
 			return report, err
 		}
 		report = sofar
-		if progress != nil {
-			progress(report)
+		if s.progress != nil {
+			s.progress(report)
 		}
 		if last == (uuid.UUID{}) {
 			return report, nil
+		}
+		if s.rest != nil {
+			if err := s.rest(ctx, report); err != nil {
+				return report, err
+			}
 		}
 		after = last
 	}

@@ -37,11 +37,13 @@ type chargeWorker struct {
 	pace    *Pace
 	log     *slog.Logger
 	metrics *Metrics
+	health  *health // nil: nobody else is told how calls end
 }
 
 // Work runs one job. It returns nil when the charge waits for no worker, a snooze when it must wait, and an error only
 // when the database failed us: River then runs the job again.
 func (w *chargeWorker) Work(ctx context.Context, job *river.Job[outbox.SendCharge]) error {
+	ctx = onLane(ctx, job.Queue)
 	fresh := false
 	for range steps {
 		if wait := w.ready(ctx); wait > 0 {
@@ -98,7 +100,11 @@ func (w *chargeWorker) Work(ctx context.Context, job *river.Job[outbox.SendCharg
 // ready says how long to wait before anything may be asked of Stripe. It comes before the attempt is
 // written, so that an outage leaves no attempts behind.
 func (w *chargeWorker) ready(ctx context.Context) time.Duration {
-	if _, _, err := w.probe.State(); err != nil {
+	known := func() bool {
+		_, _, err := w.probe.State()
+		return err == nil
+	}
+	if !w.pace.restUntil(ctx, known) {
 		return jitter(downWait)
 	}
 	return w.pace.takeSoon(ctx)
@@ -115,6 +121,7 @@ func (w *chargeWorker) send(ctx context.Context, begun charges.Begun, began time
 	}
 	d := Decide(answer)
 	held, err := w.charges.Settle(ctx, begun.Attempt, d.Result)
+	w.health.judge(ctx, began, d, callErr)
 	if held {
 		d.Verdict, d.Change = GoOn, charges.Change{}
 	}
@@ -130,7 +137,7 @@ func (w *chargeWorker) send(ctx context.Context, begun charges.Begun, began time
 		return false, 0, nil
 	case RetryLater:
 		wait = max(d.RetryAfter, backoff(begun.Attempt.Number))
-		if d.HTTPStatus == 429 {
+		if d.HTTPStatus == 429 && d.Code != "lock_timeout" { // which is about one object at Stripe, and not about our rate
 			w.pace.Hold(max(d.RetryAfter, time.Second))
 		}
 		return false, wait, nil

@@ -29,6 +29,7 @@ type followWorker struct {
 
 // Work runs one job. It returns nil once no payment of the charge can change any more, else a snooze.
 func (w *followWorker) Work(ctx context.Context, job *river.Job[outbox.FollowPayment]) error {
+	ctx = onLane(ctx, job.Queue)
 	if wait := w.sender.ready(ctx); wait > 0 {
 		return river.JobSnooze(wait)
 	}
@@ -105,6 +106,7 @@ func (w *followWorker) cancel(ctx context.Context, a charges.Attempt, began time
 	news, reply, callErr := w.sender.gateway.Cancel(call, a)
 	d := DecideCancel(Answer{Payment: news, Reply: reply, Err: callErr})
 	err := w.sender.charges.SettleCancel(ctx, a, d.Result)
+	w.sender.health.judge(ctx, began, d, callErr)
 	attrs := []any{"charge_id", a.ChargeID, "payment_intent", a.Payment, "attempt", a.Number, "outcome", d.Outcome,
 		"http_status", d.HTTPStatus, "request_id", d.RequestID}
 	level := slog.LevelInfo

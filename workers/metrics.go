@@ -18,6 +18,7 @@ type Metrics struct {
 	misconfigured prometheus.Counter
 	expired       prometheus.Counter
 	swept         prometheus.Counter
+	throttled     *prometheus.CounterVec
 }
 
 // NewMetrics registers the worker's metrics.
@@ -46,7 +47,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "oncepay_outbox_swept_total", Help: "Jobs written for charges and receipts that waited without one. Anything but 0 deserves a look.",
 		}),
 	}
-	reg.MustRegister(m.attempts, m.looks, m.receipts, m.notes, m.misconfigured, m.expired, m.swept)
+	m.throttled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "oncepay_provider_throttled_total", Help: "Times a provider said that we call too fast (HTTP 429).",
+	}, []string{"provider"})
+	reg.MustRegister(m.attempts, m.looks, m.receipts, m.notes, m.misconfigured, m.expired, m.swept, m.throttled)
 	return m
 }
 

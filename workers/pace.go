@@ -2,63 +2,122 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
-// shortWait is one that is not worth giving a job back for.
-const shortWait = 2 * time.Second
+const (
+	// shortWait is one that is not worth giving a job back for: at one call a second the backlog's turn comes each 4 s.
+	shortWait = 5 * time.Second
+
+	// inPlace bounds all waits of one job for one call, so that there is time left in which to make it.
+	inPlace = 20 * time.Second
+
+	// restBound is how long a job is kept while nothing may be called, before it is given back. A worker that cannot call, or has not
+	// heard that the queue is paused, then takes few jobs to give them back, and not the whole queue.
+	restBound = 10 * time.Second
+	restStep  = 200 * time.Millisecond
+)
+
+var errStopped = errors.New("nobody calls the provider now: it is paused")
 
 // Pace bounds how fast we call a provider: a token bucket at the configured rate, held back altogether for as long as the
 // provider asked for. Safe for concurrent use.
 type Pace struct {
-	bucket *rate.Limiter
+	bucket *rate.Limiter // of this process alone; nil: all processes share one
+	leases *leases
 
 	mu        sync.Mutex
 	heldUntil time.Time
 }
 
-// NewPace returns a pace of perSecond calls, with bursts of at most a second's worth.
+// NewPace returns a pace of perSecond calls by this process, with bursts of at most a second's worth. Workers that run
+// share one; see [newSharedPace].
 func NewPace(perSecond float64) *Pace {
 	return &Pace{bucket: rate.NewLimiter(rate.Limit(perSecond), max(1, int(perSecond)))}
 }
 
-// Take returns 0 when a call may be made now, and has then used up its token; else how long to wait before asking again.
-func (p *Pace) Take() time.Duration {
+// newSharedPace returns a pace of perSecond calls by all processes together.
+func newSharedPace(l *leases) *Pace { return &Pace{leases: l} }
+
+// take returns 0 when a call may be made now, and has then used up its token; else how long to wait before asking again.
+func (p *Pace) take(ctx context.Context) (time.Duration, error) {
 	p.mu.Lock()
 	held := time.Until(p.heldUntil)
 	p.mu.Unlock()
-	if held > 0 {
-		return held
+	switch {
+	case held > 0:
+		return held, nil
+	case p.leases != nil:
+		return p.leases.take(ctx, laneOf(ctx))
 	}
 	token := p.bucket.Reserve()
 	delay := token.Delay()
 	if delay > 0 {
 		token.Cancel()
 	}
-	return delay
+	return delay, nil
 }
 
-// takeSoon takes a token as Take does, but waits out short waits in place. A wait that is still due is returned: a long one, or
-// what was left of a short one when ctx ended.
+// takeSoon takes a token as take does, but waits out short waits in place. A wait that is still due is returned: a long one, or
+// what was left of a short one when ctx ended or the process was told to stop.
 func (p *Pace) takeSoon(ctx context.Context) time.Duration {
-	for {
-		wait := p.Take()
-		if wait == 0 || wait > shortWait {
+	for began := time.Now(); ; {
+		wait, err := p.take(ctx)
+		switch {
+		case err != nil && time.Since(began) > restBound:
+			return jitter(downWait)
+		case err == nil && wait == 0:
+			return 0
+		case wait > shortWait || time.Since(began) > inPlace:
 			return wait
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !p.sleep(ctx, wait) {
 			return wait
 		}
 	}
 }
 
-// Hold makes everybody wait: the provider said that we are too fast.
+// restUntil keeps a job for a while in which this process cannot call: a short one, until it can. It is false if it still cannot.
+func (p *Pace) restUntil(ctx context.Context, can func() bool) bool {
+	for began := time.Now(); !can(); {
+		if p.leases == nil || time.Since(began) > restBound || !p.sleep(ctx, restStep) {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep is false if ctx ended, or the process was told to stop.
+func (p *Pace) sleep(ctx context.Context, d time.Duration) bool {
+	var stopping chan struct{}
+	if p.leases != nil {
+		stopping = p.leases.stopping
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+	case <-stopping:
+	}
+	return false
+}
+
+// Hold makes everybody wait, in all processes that share the pace: the provider said that we are too fast. The rate is halved, too.
 func (p *Pace) Hold(d time.Duration) {
+	p.holdHere(d)
+	if p.leases != nil {
+		p.leases.slow(d)
+	}
+}
+
+// holdHere makes this process wait.
+func (p *Pace) holdHere(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if until := time.Now().Add(d); until.After(p.heldUntil) {
@@ -66,17 +125,33 @@ func (p *Pace) Hold(d time.Duration) {
 	}
 }
 
-// Wait returns when a call may be made, and has then used up its token, or ctx's error.
+// Wait returns when a call may be made, and has then used up its token, or ctx's error, or that nobody may call now.
 func (p *Pace) Wait(ctx context.Context) error {
 	for {
-		wait := p.Take()
-		if wait == 0 {
-			return nil
+		wait, err := p.take(ctx)
+		if err != nil || wait == 0 {
+			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+		if !p.sleep(ctx, wait) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return errStopped
 		}
 	}
+}
+
+type laneKey struct{}
+
+// onLane returns a context whose calls are made out of the share that a job's queue has of the rate.
+func onLane(ctx context.Context, queue string) context.Context {
+	if queue == outbox.QueueBacklog {
+		return context.WithValue(ctx, laneKey{}, outbox.Backlog)
+	}
+	return ctx
+}
+
+func laneOf(ctx context.Context) outbox.Lane {
+	lane, _ := ctx.Value(laneKey{}).(outbox.Lane) // the zero lane is the fresh one
+	return lane
 }

@@ -19,11 +19,12 @@ const (
 )
 
 // Probe reads our Stripe account regularly: who we are there, in which mode, and what time it is. It is a harmless read,
-// and it fails when sending would. Safe for concurrent use.
+// and it fails when sending would. It is each process's own; how Stripe is for all of them is in its row. Safe for concurrent use.
 type Probe struct {
 	gateway *stripe.Gateway
 	log     *slog.Logger
 	doubt   chan struct{}
+	health  *health // nil: nobody else is told
 
 	mu      sync.Mutex
 	account charges.Account
@@ -64,8 +65,14 @@ func (p *Probe) Doubt() {
 	}
 }
 
-// Read asks Stripe now.
+// Read asks Stripe now. What it says is also this process's word on Stripe's health.
 func (p *Probe) Read(ctx context.Context) error {
+	err := p.read(ctx)
+	p.health.probed(err)
+	return err
+}
+
+func (p *Probe) read(ctx context.Context) error {
 	// What is learned is for all workers, so a job that is cancelled must not make it an outage.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeBound)
 	defer cancel()

@@ -23,6 +23,7 @@ type receiptWorker struct {
 	pace    *Pace
 	log     *slog.Logger
 	metrics *Metrics
+	health  *health // nil: nobody else is told how calls end
 }
 
 // Work claims the receipt, sends it and settles the claim. A kill in between leaves the claim, which becomes unknown.
@@ -47,25 +48,55 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 
 	var result charges.ReceiptResult
 	var wait time.Duration
+	var sendErr error
 	mail, err := sendgrid.Render(claim.Charge)
 	if err != nil {
 		result = charges.ReceiptResult{Status: charges.ReceiptFailed, Error: err.Error()}
 	} else {
 		call := transport.WithNotAfter(context.WithoutCancel(ctx), began.Add(notAfter))
 		mail.To = claim.Recipient
-		messageID, sendErr := w.mailer.Send(call, mail)
+		var messageID string
+		messageID, sendErr = w.mailer.Send(call, mail)
 		result, wait = DecideReceipt(messageID, sendErr)
 	}
+	rendered := err == nil
 	err = w.charges.SettleReceipt(ctx, id, result)
+	if rendered {
+		w.judge(ctx, began, sendErr)
+	}
 	w.report(id, result, time.Since(began), err)
 	if err != nil {
 		return err
 	}
 	if wait > 0 {
-		w.pace.Hold(wait)
 		return river.JobSnooze(jitter(wait) + time.Second)
 	}
 	return nil
+}
+
+// judge tells SendGrid's health what an answer says about it, and slows down where SendGrid asks for it. A worker that alone is refused waits
+// alone.
+func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) {
+	e := (*sendgrid.Error)(nil)
+	answered := errors.As(err, &e)
+	switch {
+	case err == nil:
+		w.health.succeeded(ctx)
+	case !answered:
+		w.health.failed(ctx, began, outbox.Down, err, false)
+	case e.HTTPStatus == http.StatusTooManyRequests:
+		w.pace.Hold(max(e.RetryAfter, mailBusyWait))
+	case e.Foreign || e.HTTPStatus == http.StatusUnauthorized || e.HTTPStatus == http.StatusForbidden:
+		if !w.health.failed(ctx, began, outbox.Misconfigured, err, true) {
+			w.pace.holdHere(mailBrokeWait)
+		}
+	case e.HTTPStatus >= 500:
+		if !w.health.failed(ctx, began, outbox.Down, err, false) {
+			w.pace.holdHere(e.RetryAfter)
+		}
+	default: // it refuses this mail
+		w.health.succeeded(ctx)
+	}
 }
 
 func (w *receiptWorker) report(id any, r charges.ReceiptResult, took time.Duration, settleErr error) {

@@ -30,6 +30,7 @@ type refundsWorker struct {
 
 // Work runs one job. It returns nil once every list was read to its end and taken, else a snooze.
 func (w *refundsWorker) Work(ctx context.Context, job *river.Job[outbox.ReadRefunds]) error {
+	ctx = onLane(ctx, job.Queue)
 	if wait := w.sender.ready(ctx); wait > 0 {
 		return river.JobSnooze(wait)
 	}

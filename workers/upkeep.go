@@ -15,6 +15,7 @@ import (
 const (
 	expireEvery = time.Minute
 	sweepEvery  = 30 * time.Second
+	clearEvery  = 10 * time.Second
 )
 
 func periodicJobs() []*river.PeriodicJob {
@@ -24,6 +25,10 @@ func periodicJobs() []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.ExpireKeys{Version: 1}, nil }, now),
 		river.NewPeriodicJob(river.PeriodicInterval(sweepEvery),
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.Sweep{Version: 1}, nil }, now),
+		river.NewPeriodicJob(river.PeriodicInterval(clearEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.ClearBacklog{Version: 1}, nil }, now),
+		river.NewPeriodicJob(river.PeriodicInterval(outbox.ProbeEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.ProbeProviders{Version: 1}, nil }, now),
 	}
 }
 

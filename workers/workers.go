@@ -36,10 +36,10 @@ type Config struct {
 	Outbox     *outbox.Outbox
 	Stripe     *stripe.Gateway
 	Mailer     *sendgrid.Mailer
-	StripeRate float64       // calls per second of this process; 0: 25
+	StripeRate float64       // calls per second of all workers together; 0: 25
 	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
-	Charging   int           // charges handled at once; 0: 32
+	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
 	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
 	Log        *slog.Logger
@@ -47,15 +47,18 @@ type Config struct {
 }
 
 const (
-	mailRate = 50 // receipts per second, well below SendGrid's limit
+	mailRate = 50 // receipts per second of all workers together, well below SendGrid's limit
 	mailing  = 8  // receipts sent at once
 )
 
 // Workers are the running jobs of one process.
 type Workers struct {
 	client *river.Client[pgx.Tx]
+	outbox *outbox.Outbox
 	probe  *Probe
 	log    *slog.Logger
+
+	stopping chan struct{} // closed by Stop: no job waits for a call any more
 
 	stopProbe context.CancelFunc
 	probeDone chan struct{}
@@ -79,13 +82,16 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.KeepEvents = 30 * 24 * time.Hour
 	}
 	metrics := NewMetrics(c.Metrics)
-	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log})
+	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log})
 	probe := NewProbe(c.Stripe, c.Log)
-	client, err := newClient(c, probe, metrics)
+	w := &Workers{outbox: c.Outbox, probe: probe, log: c.Log, stopping: make(chan struct{}), probeDone: make(chan struct{})}
+	client, err := newClient(c, w, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("workers: %w", err)
 	}
-	// Jobs that find no account yet would put themselves off; one that cannot be read now is read again by Run.
+	w.client = client
+	// Jobs that find no account yet would put themselves off; one that cannot be read now is read again by Run. If that is an outage, the
+	// queues are paused before they start.
 	if err := probe.Read(ctx); err != nil {
 		c.Log.Warn("workers.start", "error", err)
 	}
@@ -94,7 +100,7 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		return nil, fmt.Errorf("start workers: %w", err)
 	}
 	probing, stopProbe := context.WithCancel(context.WithoutCancel(ctx))
-	w := &Workers{client: client, probe: probe, log: c.Log, stopProbe: stopProbe, probeDone: make(chan struct{})}
+	w.stopProbe = stopProbe
 	go func() {
 		defer close(w.probeDone)
 		probe.Run(probing)
@@ -102,20 +108,32 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	return w, nil
 }
 
-func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx], error) {
+func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], error) {
 	jobs := river.NewWorkers()
-	sender := &chargeWorker{charges: c.Charges, gateway: c.Stripe, probe: probe,
-		pace: NewPace(c.StripeRate), log: c.Log, metrics: metrics}
+	judge := func(p outbox.Provider) *health {
+		return &health{provider: p, outbox: c.Outbox, log: c.Log, metrics: metrics}
+	}
+	pace := func(h *health, perSecond float64) *Pace {
+		return newSharedPace(&leases{outbox: c.Outbox, provider: h.provider, configured: perSecond, health: h, log: c.Log, stopping: w.stopping})
+	}
+	stripeHealth, mailHealth := judge(outbox.Stripe), judge(outbox.SendGrid)
+	w.probe.health = stripeHealth
+	sender := &chargeWorker{charges: c.Charges, gateway: c.Stripe, probe: w.probe,
+		pace: pace(stripeHealth, c.StripeRate), log: c.Log, metrics: metrics, health: stripeHealth}
 	river.AddWorker(jobs, sender)
 	river.AddWorker(jobs, &followWorker{sender: sender, actionTTL: c.ActionTTL, every: c.Follow})
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
-	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: NewPace(mailRate), log: c.Log, metrics: metrics})
+	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, mailRate), log: c.Log, metrics: metrics, health: mailHealth})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
+	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
+	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
 	queues := map[string]river.QueueConfig{
 		outbox.QueueCharges:  {MaxWorkers: c.Charging},
+		outbox.QueueBacklog:  {MaxWorkers: max(2, c.Charging/2)},
 		outbox.QueueReceipts: {MaxWorkers: mailing},
 		outbox.QueueUpkeep:   {MaxWorkers: 2},
+		outbox.QueueProbe:    {MaxWorkers: 1},
 	}
 	return river.NewClient(riverpgxv5.New(c.Pool), &river.Config{
 		Queues:               queues,
@@ -137,6 +155,7 @@ func newClient(c Config, probe *Probe, metrics *Metrics) (*river.Client[pgx.Tx],
 // Stop stops fetching and waits for what is in flight, at most about 45 s; what then still runs is cancelled and will
 // run again elsewhere.
 func (w *Workers) Stop(ctx context.Context) error {
+	close(w.stopping)
 	defer func() {
 		w.stopProbe()
 		<-w.probeDone
@@ -151,13 +170,4 @@ func (w *Workers) Stop(ctx context.Context) error {
 	hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return w.client.StopAndCancel(hard)
-}
-
-// Ready says why this worker cannot move money now; nil: it can.
-func (w *Workers) Ready() error {
-	_, since, err := w.probe.State()
-	if err != nil {
-		return fmt.Errorf("stripe: %w (since %s)", err, since.UTC().Format(time.RFC3339))
-	}
-	return nil
 }

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/user"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/oncepay/oncepay/outbox"
 )
@@ -20,6 +18,9 @@ import (
 type outboxCommand struct {
 	List   outboxList   `cmd:"" help:"List what is unfinished, and the job that will do it."`
 	Replay outboxReplay `cmd:"" help:"Give a live job to everything that wants one and has none. Shows what it would do; --apply does it."`
+	Status outboxStatus `cmd:"" help:"Show how Stripe and SendGrid are, how fast they are called, and what waits for them."`
+	Pause  outboxPause  `cmd:"" help:"Stop everything that calls a provider, until it is resumed."`
+	Resume outboxResume `cmd:"" help:"Let everything that calls a provider go on after a pause."`
 }
 
 // filter narrows what is listed or replayed.
@@ -100,105 +101,4 @@ func shortReason(reason string) string {
 		return string(runes[:most-1]) + "…"
 	}
 	return reason
-}
-
-type outboxReplay struct {
-	database `embed:""`
-	filter   `embed:""`
-	Apply    bool   `help:"Do it."`
-	Who      string `env:"ONCEPAY_OPERATOR" help:"Who does it, for the audit row. Default: the user of this machine."`
-}
-
-// Validate refuses what cannot work.
-func (c *outboxReplay) Validate() error {
-	return cmp.Or(c.filter.Validate(), c.database.Validate())
-}
-
-// Run counts by class what is there, and with --apply enqueues what wants a job and has none.
-func (c *outboxReplay) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	preview, err := b.outbox.Preview(ctx, b.charges, c.filter.outbox())
-	if err != nil {
-		return err
-	}
-	if !c.Apply {
-		if err := printReport(preview); err != nil {
-			return err
-		}
-		fmt.Printf("\n%d jobs would be written. Nothing was changed; --apply does it.\n", preview.Enqueued)
-		return nil
-	}
-	progress, finish := showProgress(preview.Unfinished())
-	report, err := b.outbox.Replay(ctx, b.charges, c.filter.outbox(), c.who(), progress)
-	finish(err == nil)
-	if err != nil {
-		return fmt.Errorf("replay was cut short after %d jobs, and may be run again: %w", report.Enqueued, err)
-	}
-	if err := printReport(report); err != nil {
-		return err
-	}
-	fmt.Printf("\n%d jobs were written.\n", report.Enqueued)
-	return nil
-}
-
-// showProgress draws a bar of n pieces of work for whoever sits at a terminal; a log file is spared it.
-func showProgress(n int64) (progress func(outbox.Report), finish func(done bool)) {
-	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return nil, func(bool) {}
-	}
-	bar := progressbar.NewOptions64(n, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("replay"),
-		progressbar.OptionShowCount(), progressbar.OptionSetWidth(40))
-	progress = func(r outbox.Report) {
-		// What arrives meanwhile is met as well, so the bar's end moves with it.
-		if n := r.Unfinished(); n > bar.GetMax64() {
-			bar.ChangeMax64(n)
-		}
-		_ = bar.Set64(r.Unfinished()) // a bar that cannot be drawn stops nobody
-	}
-	return progress, func(done bool) {
-		if done {
-			_ = bar.Finish()
-		}
-		fmt.Fprintln(os.Stderr)
-	}
-}
-
-func (c *outboxReplay) who() string {
-	if c.Who != "" {
-		return "operator:" + c.Who
-	}
-	if u, err := user.Current(); err == nil {
-		return "operator:" + u.Username
-	}
-	return "operator:uid-" + fmt.Sprint(os.Getuid())
-}
-
-// meaning says what a replay does about each class.
-var meaning = map[outbox.Class]string{
-	outbox.NeverSent:      "send",
-	outbox.InWindow:       "send again under the same key",
-	outbox.PastWindow:     "look at Stripe first",
-	outbox.PastSendBefore: "cancel: its time is over",
-	outbox.ReceiptWaiting: "mail the receipt",
-	outbox.ReceiptSending: "settle the claim; it is not mailed again",
-	outbox.Live:           "nothing: it has a live job",
-	outbox.AtProvider:     "ask Stripe from time to time",
-	outbox.NeedsReview:    "nothing: a person has the next word",
-	outbox.ReceiptUnknown: "nothing: it may have been mailed",
-	outbox.Settled:        "nothing: it is final",
-}
-
-func printReport(r outbox.Report) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CLASS\tCOUNT\tWHAT HAPPENS")
-	for _, class := range outbox.Classes {
-		if n := r.Counts[class]; n > 0 {
-			fmt.Fprintf(w, "%s\t%d\t%s\n", class, n, meaning[class])
-		}
-	}
-	return w.Flush()
 }

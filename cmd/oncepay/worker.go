@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -25,14 +26,14 @@ type workerCommand struct {
 	Listen      hostPort        `name:"listen" env:"ONCEPAY_WORKER_LISTEN" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Where /healthz, /readyz and /metrics are served."`
 	StripeKey   string          `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" required:"" placeholder:"sk_..." help:"Stripe's secret key, or a restricted one that may write PaymentIntents and read the account."`
 	StripeBase  string          `name:"stripe-api-base" env:"STRIPE_API_BASE" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API."`
-	StripeRate  perSecond       `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second by this process."`
+	StripeRate  perSecond       `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second, of all workers together: each of them has to be told the same."`
 	KeyWindow   time.Duration   `name:"stripe-key-window" env:"ONCEPAY_STRIPE_KEY_WINDOW" default:"23h" help:"For how long Stripe is trusted to remember a key; after that it is looked at before anything is sent again."`
 	LookDelays  []time.Duration `name:"look-delays" env:"ONCEPAY_LOOK_DELAYS" default:"0s,1m,5m,15m,1h" help:"When Stripe is looked at after it stored a failure under a key."`
 	Rekey       string          `name:"rekey" env:"ONCEPAY_REKEY" enum:"review,auto" default:"review" help:"When those looks found nothing: ask a person (review), or send under a new key (auto)."`
 	SendGridKey string          `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
 	MailBase    string          `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
 	ReceiptFrom string          `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
-	Charging    int             `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"Charges handled at once by this process."`
+	Charging    int             `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
 	ActionTTL   time.Duration   `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
 	KeepEvents  time.Duration   `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
 }
@@ -127,17 +128,23 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 		}
 		return errors.Join(b.schema(ctx), errors.New("the worker has not started yet"))
 	}
+	notes := func() []string {
+		if w := running.Load(); w != nil {
+			return w.Notes()
+		}
+		return nil
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, nil) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, nil, nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
 		if err := ready(ctx); err != nil {
-			writeStatus(w, http.StatusServiceUnavailable, err)
+			writeStatus(w, http.StatusServiceUnavailable, err, notes())
 			return
 		}
-		writeStatus(w, http.StatusOK, nil)
+		writeStatus(w, http.StatusOK, nil, notes())
 	})
 	status := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
@@ -169,12 +176,13 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	return errors.Join(failed, w.Stop(ctx))
 }
 
-// writeStatus answers a probe; err says in lines of its own why not.
-func writeStatus(w http.ResponseWriter, code int, err error) {
+// writeStatus answers a probe; err says in lines of its own why not, and notes what else should be known.
+func writeStatus(w http.ResponseWriter, code int, err error, notes []string) {
 	body := struct {
 		Status  string   `json:"status"`
 		Reasons []string `json:"reasons,omitempty"`
-	}{Status: "ok"}
+		Notes   []string `json:"notes,omitempty"`
+	}{Status: "ok", Notes: notes}
 	if err != nil {
 		body.Status = "unavailable"
 		body.Reasons = reasons(err)
@@ -185,16 +193,22 @@ func writeStatus(w http.ResponseWriter, code int, err error) {
 	_ = json.NewEncoder(w).Encode(body) // whoever asked has gone
 }
 
+const databaseAway = "the database cannot be asked"
+
 // reasons takes joined errors apart. A connection error names hosts and users, which are nobody's business.
 func reasons(err error) (all []string) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
-			all = append(all, reasons(e)...)
+			for _, reason := range reasons(e) {
+				if !slices.Contains(all, reason) {
+					all = append(all, reason)
+				}
+			}
 		}
 		return all
 	}
 	if outbox.Unavailable(err) && !errors.Is(err, outbox.ErrPooler) {
-		return []string{"the database cannot be asked"}
+		return []string{databaseAway}
 	}
 	return []string{err.Error()}
 }

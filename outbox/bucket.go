@@ -1,0 +1,124 @@
+package outbox
+
+import (
+	"math"
+	"time"
+)
+
+// Lane is a share of a provider's rate.
+type Lane int
+
+// The lanes. While both want more than there is, the backlog gets a quarter; what one leaves unused is the other's.
+const (
+	Fresh Lane = iota
+	Backlog
+)
+
+const (
+	backlogShare = 0.25
+	climb        = 0.05                   // of the configured rate, regained each second after we were slowed down
+	leaseFor     = 200 * time.Millisecond // a lease holds what the rate allows in this time, so that a call costs no update of the row
+	keepFor      = 500 * time.Millisecond // and so much is kept for who comes late, or for a burst after a quiet time
+	slowAgain    = time.Second            // answers of calls that left before the rate was halved do not halve it again
+	maxLeaseWait = time.Minute            // a rate far below one a second; what the other lane leaves comes sooner
+	leastRate    = 1                      // per second, or the configured rate where that is lower
+)
+
+// bucket is the token bucket of one provider as it is in its row. Its functions are pure; now is always the database's clock.
+type bucket struct {
+	Rate      *float64 // nil: as configured
+	RateAt    *time.Time
+	SlowedAt  *time.Time
+	HeldUntil *time.Time
+	Tokens    [2]float64 // by lane
+	Refilled  time.Time
+}
+
+// rate is how many calls per second are allowed now.
+func (b bucket) rate(configured float64, now time.Time) float64 {
+	if b.Rate == nil {
+		return configured
+	}
+	from := *b.RateAt
+	if b.HeldUntil != nil && b.HeldUntil.After(from) {
+		from = *b.HeldUntil // it climbs once calls are made again
+	}
+	return min(configured, *b.Rate+climb*configured*max(0, now.Sub(from).Seconds()))
+}
+
+func share(l Lane) float64 {
+	if l == Backlog {
+		return backlogShare
+	}
+	return 1 - backlogShare
+}
+
+// worth is how many calls a lane may make in so much time, at least one.
+func worth(l Lane, rate float64, of time.Duration) float64 {
+	return max(1, math.Ceil(share(l)*rate*of.Seconds()))
+}
+
+// refill brings the bucket up to now: each lane is given its share, and what does not fit there the other lane.
+func (b bucket) refill(configured float64, now time.Time) bucket {
+	rate := b.rate(configured, now)
+	if b.Rate != nil {
+		if rate >= configured {
+			b.Rate, b.RateAt = nil, nil
+		} else {
+			b.Rate, b.RateAt = &rate, &now
+		}
+	}
+	from := b.Refilled
+	if b.HeldUntil != nil && b.HeldUntil.After(from) {
+		from = *b.HeldUntil
+	}
+	if !now.After(from) {
+		return b
+	}
+	given := rate * now.Sub(from).Seconds()
+	var over [2]float64
+	for l := range b.Tokens {
+		b.Tokens[l] += share(Lane(l)) * given
+		over[l] = max(0, b.Tokens[l]-worth(Lane(l), rate, keepFor))
+		b.Tokens[l] -= over[l]
+	}
+	b.Tokens[Fresh] = min(b.Tokens[Fresh]+over[Backlog], worth(Fresh, rate, keepFor))
+	b.Tokens[Backlog] = min(b.Tokens[Backlog]+over[Fresh], worth(Backlog, rate, keepFor))
+	b.Refilled = now
+	return b
+}
+
+// lease takes a block of tokens out of a refilled bucket. Without a whole token it says how long a block takes to come.
+func (b bucket) lease(l Lane, configured float64, now time.Time) (after bucket, tokens int, wait time.Duration) {
+	if b.HeldUntil != nil && b.HeldUntil.After(now) {
+		return b, 0, b.HeldUntil.Sub(now)
+	}
+	rate := b.rate(configured, now)
+	block := worth(l, rate, leaseFor)
+	if whole := math.Floor(b.Tokens[l]); whole >= 1 {
+		n := min(whole, block)
+		b.Tokens[l] -= n
+		return b, int(n), 0
+	}
+	seconds := (block - b.Tokens[l]) / (share(l) * rate)
+	return b, 0, min(time.Duration(seconds*float64(time.Second)), maxLeaseWait)
+}
+
+// slow is what the provider asked for: half the rate, and nobody calls for so long.
+func (b bucket) slow(configured float64, hold time.Duration, now time.Time) bucket {
+	if b.SlowedAt == nil || now.Sub(*b.SlowedAt) >= slowAgain {
+		half := max(b.rate(configured, now)/2, min(leastRate, configured))
+		b.Rate, b.RateAt, b.SlowedAt = &half, &now, &now
+	}
+	if until := now.Add(max(hold, slowAgain)); b.HeldUntil == nil || until.After(*b.HeldUntil) {
+		b.HeldUntil = &until
+	}
+	b.Tokens = [2]float64{}
+	return b
+}
+
+// trial is the bucket of a provider that is called again after an outage: one call a second, and climbing.
+func (b bucket) trial(configured float64, now time.Time) bucket {
+	first := min(leastRate, configured)
+	return bucket{Rate: &first, RateAt: &now, SlowedAt: b.SlowedAt, HeldUntil: b.HeldUntil, Tokens: [2]float64{1, 1}, Refilled: now}
+}

@@ -1,0 +1,151 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// River knows a queue only once a worker has started it.
+const knowQueues = `
+INSERT INTO river_queue (name, created_at, updated_at)
+SELECT name, now(), now() FROM unnest($1::text[]) AS q (name)
+    ON CONFLICT (name) DO NOTHING`
+
+// setQueues pauses a provider's queues, or lets them run, as its state says.
+func (o *Outbox) setQueues(ctx context.Context, tx pgx.Tx, h Health) error {
+	if _, err := tx.Exec(ctx, knowQueues, h.Provider.queues()); err != nil {
+		return fmt.Errorf("make the queues of %s known: %w", h.Provider, err)
+	}
+	set, done := o.river.QueueResumeTx, "resume"
+	if h.Stopped() {
+		set, done = o.river.QueuePauseTx, "pause"
+	}
+	for _, queue := range h.Provider.queues() {
+		if err := set(ctx, tx, queue, nil); err != nil {
+			return fmt.Errorf("%s queue %s: %w", done, queue, err)
+		}
+	}
+	return nil
+}
+
+// run lets a provider's queues run after an outage or a pause, and makes what waited until then backlog.
+func (o *Outbox) run(ctx context.Context, tx pgx.Tx, h Health) error {
+	if h.Provider == Stripe {
+		if _, err := moveJobs(ctx, tx, waitingJobs); err != nil {
+			return err
+		}
+	}
+	return o.setQueues(ctx, tx, h)
+}
+
+const queuesThatDiffer = `
+SELECT w.name
+  FROM unnest($1::text[]) AS w (name)
+  LEFT JOIN river_queue q ON q.name = w.name
+ WHERE (q.paused_at IS NOT NULL) <> $2
+ ORDER BY w.name`
+
+// disagreeing are the queues of a provider that run and should not, or the other way round.
+func disagreeing(ctx context.Context, tx pgx.Tx, h Health) ([]string, error) {
+	rows, err := tx.Query(ctx, queuesThatDiffer, h.Provider.queues(), h.Stopped())
+	if err != nil {
+		return nil, fmt.Errorf("compare the queues of %s: %w", h.Provider, err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("compare the queues of %s: %w", h.Provider, err)
+	}
+	return names, nil
+}
+
+// moveAtOnce bounds the jobs that one transaction moves: each costs an entry in every index of river_job.
+const moveAtOnce = 2000
+
+// Jobs that run are left alone, and so are those that another transaction holds.
+const (
+	waitingJobs = `
+WITH moved AS (
+    SELECT id
+      FROM river_job
+     WHERE queue = 'charges' AND state IN ('available', 'retryable', 'scheduled')
+     LIMIT $1
+       FOR UPDATE SKIP LOCKED)
+UPDATE river_job SET queue = 'backlog' FROM moved WHERE river_job.id = moved.id`
+
+	overdueJobs = `
+WITH moved AS (
+    SELECT id
+      FROM river_job
+     WHERE queue = 'charges' AND state = 'available' AND scheduled_at < now() - interval '30 seconds'
+     LIMIT $1
+       FOR UPDATE SKIP LOCKED)
+UPDATE river_job SET queue = 'backlog' FROM moved WHERE river_job.id = moved.id`
+)
+
+func moveJobs(ctx context.Context, tx pgx.Tx, which string) (int64, error) {
+	tag, err := tx.Exec(ctx, which, moveAtOnce)
+	if err != nil {
+		return 0, fmt.Errorf("move jobs to the backlog: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
+
+// clearCharges moves jobs to the backlog until there are no more.
+func (o *Outbox) clearCharges(ctx context.Context, which string) error {
+	_, err := o.moveAll(ctx, which)
+	return err
+}
+
+func (o *Outbox) moveAll(ctx context.Context, which string) (moved int64, err error) {
+	for {
+		var n int64
+		err := InTx(ctx, o.pool, "backlog.move", func(tx pgx.Tx) (err error) {
+			n, err = moveJobs(ctx, tx, which)
+			return err
+		})
+		if err != nil {
+			return moved, err
+		}
+		if moved += n; n < moveAtOnce {
+			return moved, nil
+		}
+	}
+}
+
+// MoveOverdue makes backlog of the charges that should have gone more than 30 s ago, so that new ones do not wait behind them: all workers were
+// away, or more comes in than goes out. While the queue is paused nothing is touched. It returns how many it moved.
+func (o *Outbox) MoveOverdue(ctx context.Context) (int64, error) {
+	h, err := o.Health(ctx, Stripe)
+	if err != nil || h.Stopped() {
+		return 0, err
+	}
+	return o.moveAll(ctx, overdueJobs)
+}
+
+const queueDepths = `
+SELECT q.name, (SELECT count(*) FROM river_job j WHERE j.queue = q.name AND j.state IN ('available', 'retryable', 'scheduled') AND j.scheduled_at <= now())
+  FROM unnest($1::text[]) AS q (name)`
+
+// QueueDepths counts the jobs that are due, by the queue in which they wait.
+func (o *Outbox) QueueDepths(ctx context.Context) (map[string]int64, error) {
+	depths := map[string]int64{}
+	err := InTx(ctx, o.pool, "queues.depths", func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, queueDepths, []string{QueueCharges, QueueBacklog, QueueReceipts})
+		if err != nil {
+			return err
+		}
+		var name string
+		var n int64
+		_, err = pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+			depths[name] = n
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("queue depths: %w", err)
+	}
+	return depths, nil
+}
