@@ -132,11 +132,11 @@ func (o *Outbox) TrialFailed(ctx context.Context, p Provider, kind Outage, reaso
 // StartTrial lets calls through again, one a second at first, and runs the queues, unless an operator has paused them. What waited until then
 // is backlog: new charges do not wait behind it.
 func (o *Outbox) StartTrial(ctx context.Context, p Provider) (h Health, c Change, err error) {
-	if p == Stripe {
-		// Most of it in transactions of its own, while nothing runs; the one that resumes takes the rest.
-		if err := o.clearCharges(ctx, waitingJobs); err != nil {
-			return Health{}, Unchanged, err
-		}
+	if h, err = o.Health(ctx, p); err != nil || !h.TrialDue() {
+		return h, Unchanged, err
+	}
+	if err := o.clearFor(ctx, h); err != nil {
+		return h, Unchanged, err
 	}
 	err = InTx(ctx, o.pool, "provider.resume", func(tx pgx.Tx) error {
 		r, err := lockProvider(ctx, tx, p)

@@ -38,14 +38,11 @@ func (o *Outbox) PauseProvider(ctx context.Context, p Provider, actor, because s
 // ResumeProvider takes an operator's pause back. What waited is backlog, so that new charges do not wait behind it. If the provider is in an
 // outage as well, its queues stay paused until that is over. paused is false if there was no pause, and nothing was done.
 func (o *Outbox) ResumeProvider(ctx context.Context, p Provider, actor, because string) (h Health, paused bool, err error) {
-	if p == Stripe {
-		if h, err := o.Health(ctx, p); err != nil {
-			return Health{}, false, err
-		} else if h.PausedBy != "" {
-			if err := o.clearCharges(ctx, waitingJobs); err != nil {
-				return Health{}, false, err
-			}
-		}
+	if h, err = o.Health(ctx, p); err != nil || h.PausedBy == "" {
+		return h, false, err
+	}
+	if err := o.clearFor(ctx, h); err != nil {
+		return h, false, err
 	}
 	err = InTx(ctx, o.pool, "provider.operator_resume", func(tx pgx.Tx) error {
 		before, err := lockProvider(ctx, tx, p)

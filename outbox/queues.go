@@ -92,9 +92,12 @@ func moveJobs(ctx context.Context, tx pgx.Tx, which string) (int64, error) {
 	return tag.RowsAffected(), nil
 }
 
-// clearCharges moves jobs to the backlog until there are no more.
-func (o *Outbox) clearCharges(ctx context.Context, which string) error {
-	_, err := o.moveAll(ctx, which)
+// clearFor moves most of what [Outbox.run] will, in transactions of its own, while nothing runs: the one that resumes stays short.
+func (o *Outbox) clearFor(ctx context.Context, h Health) error {
+	if h.Provider != Stripe {
+		return nil
+	}
+	_, err := o.moveAll(ctx, waitingJobs)
 	return err
 }
 
