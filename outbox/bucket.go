@@ -18,7 +18,7 @@ const (
 	backlogShare = 0.25
 	climb        = 0.05                   // of the configured rate, regained each second after we were slowed down
 	leaseFor     = 200 * time.Millisecond // a lease holds what the rate allows in this time, so that a call costs no update of the row
-	keepFor      = 500 * time.Millisecond // and so much is kept for who comes late, or for a burst after a quiet time
+	keepFor      = 400 * time.Millisecond // what either lane keeps at most, at the whole rate, for a burst after a quiet time
 	slowAgain    = time.Second            // answers of calls that left before the rate was halved do not halve it again
 	maxLeaseWait = time.Minute            // a rate far below one a second; what the other lane leaves comes sooner
 	leastRate    = 1                      // per second, or the configured rate where that is lower
@@ -53,9 +53,15 @@ func share(l Lane) float64 {
 	return 1 - backlogShare
 }
 
-// worth is how many calls a lane may make in so much time, at least one.
-func worth(l Lane, rate float64, of time.Duration) float64 {
-	return max(1, math.Ceil(share(l)*rate*of.Seconds()))
+// worth is how many calls may be made at a rate in so much time, at least one.
+func worth(rate float64, of time.Duration) float64 { return max(1, math.Ceil(rate*of.Seconds())) }
+
+// fills is how fast a lane fills: with its share, or with everything while the other has all that it keeps.
+func (b bucket) fills(l Lane, rate float64) float64 {
+	if b.Tokens[1-l] >= worth(rate, keepFor) {
+		return rate
+	}
+	return share(l) * rate
 }
 
 // refill brings the bucket up to now: each lane is given its share, and what does not fit there the other lane.
@@ -76,31 +82,37 @@ func (b bucket) refill(configured float64, now time.Time) bucket {
 		return b
 	}
 	given := rate * now.Sub(from).Seconds()
+	most := worth(rate, keepFor)
 	var over [2]float64
 	for l := range b.Tokens {
 		b.Tokens[l] += share(Lane(l)) * given
-		over[l] = max(0, b.Tokens[l]-worth(Lane(l), rate, keepFor))
+		over[l] = max(0, b.Tokens[l]-most)
 		b.Tokens[l] -= over[l]
 	}
-	b.Tokens[Fresh] = min(b.Tokens[Fresh]+over[Backlog], worth(Fresh, rate, keepFor))
-	b.Tokens[Backlog] = min(b.Tokens[Backlog]+over[Fresh], worth(Backlog, rate, keepFor))
+	b.Tokens[Fresh] = min(b.Tokens[Fresh]+over[Backlog], most)
+	b.Tokens[Backlog] = min(b.Tokens[Backlog]+over[Fresh], most)
 	b.Refilled = now
 	return b
 }
 
-// lease takes a block of tokens out of a refilled bucket. Without a whole token it says how long a block takes to come.
-func (b bucket) lease(l Lane, configured float64, now time.Time) (after bucket, tokens int, wait time.Duration) {
+// lease takes as many tokens as are wanted out of a refilled bucket, and a block where there are plenty. Without a whole token it says how
+// long those that are wanted take to come, or a block of them.
+func (b bucket) lease(l Lane, want int, configured float64, now time.Time) (after bucket, tokens int, wait time.Duration) {
 	if b.HeldUntil != nil && b.HeldUntil.After(now) {
 		return b, 0, b.HeldUntil.Sub(now)
 	}
 	rate := b.rate(configured, now)
-	block := worth(l, rate, leaseFor)
+	fills := b.fills(l, rate)
+	block := worth(fills, leaseFor)
 	if whole := math.Floor(b.Tokens[l]); whole >= 1 {
-		n := min(whole, block)
+		n := min(whole, float64(max(1, want)))
+		if b.Tokens[l] >= worth(rate, keepFor) {
+			n = min(whole, max(n, block))
+		}
 		b.Tokens[l] -= n
 		return b, int(n), 0
 	}
-	seconds := (block - b.Tokens[l]) / (share(l) * rate)
+	seconds := (min(block, float64(max(1, want))) - b.Tokens[l]) / fills
 	return b, 0, min(time.Duration(seconds*float64(time.Second)), maxLeaseWait)
 }
 

@@ -12,7 +12,7 @@ func spend(b bucket, configured float64, from time.Time, d time.Duration, lanes 
 		b = b.refill(configured, now)
 		for _, l := range lanes {
 			var n int
-			b, n, _ = b.lease(l, configured, now)
+			b, n, _ = b.lease(l, 100, configured, now)
 			taken[l] += n
 		}
 	}
@@ -45,7 +45,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A bucket that nobody asked for a day holds half a second's worth, and a lease holds no more than 200 ms of it.
+// A bucket that nobody asked for a day holds 400 ms worth for each lane, and a lease of plenty holds 200 ms of it, if no more are wanted; of what is scarce
+// only what is wanted.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -55,7 +56,7 @@ func TestBurst(t *testing.T) {
 	for {
 		var n int
 		var wait time.Duration
-		if b, n, wait = b.lease(Fresh, 100, now); n == 0 {
+		if b, n, wait = b.lease(Fresh, 1, 100, now); n == 0 {
 			if wait <= 0 || wait > leaseFor {
 				t.Errorf("asked to wait %v", wait)
 			}
@@ -63,8 +64,16 @@ func TestBurst(t *testing.T) {
 		}
 		leases = append(leases, n)
 	}
-	if len(leases) != 3 || leases[0] != 15 || leases[1] != 15 || leases[2] != 8 {
-		t.Errorf("leases %v, want 15, 15 and 8", leases)
+	if len(leases) != 21 || leases[0] != 20 || leases[1] != 1 {
+		t.Errorf("leases %v, want 20, and then one at a time of what is left", leases)
+	}
+	if _, n, _ := b.lease(Backlog, 1, 100, now); n != 5 { // a quarter of 20, with nothing from the other lane
+		t.Errorf("a lease of plenty: %d, want 5", n)
+	}
+	scarce := b
+	scarce.Tokens[Backlog] = 9
+	if _, n, _ := scarce.lease(Backlog, 3, 100, now); n != 3 {
+		t.Errorf("a lease of what is scarce: %d, want the 3 that are wanted", n)
 	}
 }
 
@@ -81,7 +90,7 @@ func TestSlowDown(t *testing.T) {
 		t.Errorf("after one 429, and another of the same second: %v, want 10", got)
 	}
 	b = b.refill(configured, at(4.9))
-	if _, n, wait := b.lease(Fresh, configured, at(4.9)); n != 0 || wait < 50*time.Millisecond {
+	if _, n, wait := b.lease(Fresh, 1, configured, at(4.9)); n != 0 || wait < 50*time.Millisecond {
 		t.Errorf("while it is held: %d tokens, wait %v", n, wait)
 	}
 	for _, tc := range []struct{ at, want float64 }{{5, 10}, {6, 11}, {10, 15}, {15, 20}, {1000, 20}} {

@@ -14,10 +14,14 @@ type Lease struct {
 	Health               // if it is Stopped there are no tokens, and no wait that would bring some
 }
 
-// Lease takes some calls out of the bucket that all processes share, for about 200 ms of one lane's work at most. configured is how
-// many calls per second all processes together may make, as this one was told.
-func (o *Outbox) Lease(ctx context.Context, p Provider, l Lane, configured float64) (lease Lease, err error) {
+// Lease takes some calls out of the bucket that all processes share, for about 200 ms of one lane's work at most; want is how many
+// could be made at once. configured is how many calls per second all processes together may make, as this one was told.
+func (o *Outbox) Lease(ctx context.Context, p Provider, l Lane, want int, configured float64) (lease Lease, err error) {
 	err = InTx(ctx, o.pool, "provider.lease", func(tx pgx.Tx) error {
+		// The row is held for a moment only: a lease that a crash of the database forgets is made again, and no harm is done.
+		if _, err := tx.Exec(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return err
+		}
 		r, err := lockProvider(ctx, tx, p)
 		if err != nil {
 			return err
@@ -27,7 +31,7 @@ func (o *Outbox) Lease(ctx context.Context, p Provider, l Lane, configured float
 			return nil
 		}
 		b := r.bucket.refill(configured, r.Now)
-		b, lease.Tokens, lease.Wait = b.lease(l, configured, r.Now)
+		b, lease.Tokens, lease.Wait = b.lease(l, want, configured, r.Now)
 		lease.Configured, lease.Rate = configured, b.rate(configured, r.Now)
 		return b.save(ctx, tx, p, configured)
 	})

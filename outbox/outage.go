@@ -135,8 +135,10 @@ func (o *Outbox) StartTrial(ctx context.Context, p Provider) (h Health, c Change
 	if h, err = o.Health(ctx, p); err != nil || !h.TrialDue() {
 		return h, Unchanged, err
 	}
-	if err := o.clearFor(ctx, h); err != nil {
-		return h, Unchanged, err
+	if h.PausedBy == "" {
+		if err := o.clearFor(ctx, h); err != nil {
+			return h, Unchanged, err
+		}
 	}
 	err = InTx(ctx, o.pool, "provider.resume", func(tx pgx.Tx) error {
 		r, err := lockProvider(ctx, tx, p)

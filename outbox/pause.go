@@ -41,8 +41,10 @@ func (o *Outbox) ResumeProvider(ctx context.Context, p Provider, actor, because 
 	if h, err = o.Health(ctx, p); err != nil || h.PausedBy == "" {
 		return h, false, err
 	}
-	if err := o.clearFor(ctx, h); err != nil {
-		return h, false, err
+	if h.Outage == "" || h.Trial() {
+		if err := o.clearFor(ctx, h); err != nil {
+			return h, false, err
+		}
 	}
 	err = InTx(ctx, o.pool, "provider.operator_resume", func(tx pgx.Tx) error {
 		before, err := lockProvider(ctx, tx, p)

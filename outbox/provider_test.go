@@ -59,7 +59,7 @@ func (f fixture) try(t *testing.T) (outbox.Health, outbox.Change) {
 
 func (f fixture) lease(t *testing.T, lane outbox.Lane) outbox.Lease {
 	t.Helper()
-	l, err := f.Lease(t.Context(), outbox.Stripe, lane, 20)
+	l, err := f.Lease(t.Context(), outbox.Stripe, lane, 1, 20)
 	if err != nil {
 		t.Fatal(err)
 	}

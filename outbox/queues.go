@@ -30,9 +30,9 @@ func (o *Outbox) setQueues(ctx context.Context, tx pgx.Tx, h Health) error {
 	return nil
 }
 
-// run lets a provider's queues run after an outage or a pause, and makes what waited until then backlog.
+// run lets a provider's queues run after an outage or a pause, unless the other of the two goes on, and makes what waited until then backlog.
 func (o *Outbox) run(ctx context.Context, tx pgx.Tx, h Health) error {
-	if h.Provider == Stripe {
+	if h.Provider == Stripe && !h.Stopped() {
 		if _, err := moveJobs(ctx, tx, waitingJobs); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func moveJobs(ctx context.Context, tx pgx.Tx, which string) (int64, error) {
 // clearFor moves most of what [Outbox.run] will, in transactions of its own, while nothing runs: the one that resumes stays short.
 func (o *Outbox) clearFor(ctx context.Context, h Health) error {
 	if h.Provider != Stripe {
-		return nil
+		return nil // receipts are all alike
 	}
 	_, err := o.moveAll(ctx, waitingJobs)
 	return err

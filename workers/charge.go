@@ -100,12 +100,8 @@ func (w *chargeWorker) Work(ctx context.Context, job *river.Job[outbox.SendCharg
 // ready says how long to wait before anything may be asked of Stripe. It comes before the attempt is
 // written, so that an outage leaves no attempts behind.
 func (w *chargeWorker) ready(ctx context.Context) time.Duration {
-	known := func() bool {
-		_, _, err := w.probe.State()
-		return err == nil
-	}
-	if !w.pace.restUntil(ctx, known) {
-		return jitter(downWait)
+	if !w.probe.known() {
+		return time.Second // for another worker: this one takes no more; see retreat
 	}
 	return w.pace.takeSoon(ctx)
 }

@@ -36,6 +36,7 @@ type health struct {
 	noted    time.Time // when a success was last written down
 	stopped  bool      // as last heard
 	trial    time.Time // when this process first heard of the trial that is on; zero: there is none
+	alone    time.Time // until when this process does not call although others do
 	refuted  bool      // its failing probe stopped all once, and others went on: until it works again it has no say
 }
 
@@ -103,6 +104,23 @@ func (h *health) failed(ctx context.Context, began time.Time, kind outbox.Outage
 	now, change, err := h.outbox.ProviderFailed(ctx, h.provider, kind, transport.Clean(why.Error()), enough, onTrial)
 	h.report(now, change, err)
 	return err == nil && now.Stopped()
+}
+
+// standBack is for a process whose own calls are refused while others' are not.
+func (h *health) standBack(d time.Duration) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.alone = time.Now().Add(d)
+}
+
+// able tells whether this process has not stood back.
+func (h *health) able() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !time.Now().Before(h.alone)
 }
 
 // probed is for a read of our account: one that fails is sure evidence, but for a process whose network or key alone is broken.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncepay/oncepay/outbox"
@@ -38,6 +39,14 @@ type lane struct {
 	until  time.Time
 	next   time.Time // the row is not asked before
 	err    error     // what it said last
+
+	wanting atomic.Int32 // jobs that wait for a call
+}
+
+// wants counts one more job that waits for a call, until done.
+func (l *leases) wants(of outbox.Lane) (done func()) {
+	l.lanes[of].wanting.Add(1)
+	return func() { l.lanes[of].wanting.Add(-1) }
 }
 
 // take returns 0 and uses up a token, or how long to wait, or errStopped. One caller at a time asks the row; the others then use what it
@@ -56,7 +65,7 @@ func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error
 	}
 	bound, cancel := context.WithTimeout(ctx, leaseBound)
 	defer cancel()
-	lease, err := l.outbox.Lease(bound, l.provider, of, l.configured)
+	lease, err := l.outbox.Lease(bound, l.provider, of, int(s.wanting.Load()), l.configured)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return askAgain, nil

@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// shortWait is one that is not worth giving a job back for: at one call a second the backlog's turn comes each 4 s.
-	shortWait = 5 * time.Second
+	// shortWait is one that is not worth giving a job back for.
+	shortWait = 2 * time.Second
 
-	// inPlace bounds all waits of one job for one call, so that there is time left in which to make it.
+	// inPlace bounds all waits of one job for one call of those that all share: there must be time left in which to make it. However long
+	// the wait, the job is kept for that long, so that few are taken only to be given back, and not the whole queue.
 	inPlace = 20 * time.Second
 
-	// restBound is how long a job is kept while nothing may be called, before it is given back. A worker that cannot call, or has not
-	// heard that the queue is paused, then takes few jobs to give them back, and not the whole queue.
+	// restBound bounds the same where nobody may call: this process has not heard yet that the queue is paused.
 	restBound = 10 * time.Second
-	restStep  = 200 * time.Millisecond
 )
 
 var errStopped = errors.New("nobody calls the provider now: it is paused")
@@ -64,9 +63,10 @@ func (p *Pace) take(ctx context.Context) (time.Duration, error) {
 	return delay, nil
 }
 
-// takeSoon takes a token as take does, but waits out short waits in place. A wait that is still due is returned: a long one, or
-// what was left of a short one when ctx ended or the process was told to stop.
+// takeSoon takes a token as take does, but waits out short waits in place, and of longer ones a part. A wait that is still due is returned, also
+// when ctx ended or the process was told to stop.
 func (p *Pace) takeSoon(ctx context.Context) time.Duration {
+	defer p.wants(ctx)()
 	for began := time.Now(); ; {
 		wait, err := p.take(ctx)
 		switch {
@@ -74,23 +74,20 @@ func (p *Pace) takeSoon(ctx context.Context) time.Duration {
 			return jitter(downWait)
 		case err == nil && wait == 0:
 			return 0
-		case wait > shortWait || time.Since(began) > inPlace:
+		case p.leases == nil && wait > shortWait || time.Since(began) > inPlace:
 			return wait
 		}
-		if !p.sleep(ctx, wait) {
+		if !p.sleep(ctx, min(wait, shortWait)) {
 			return wait
 		}
 	}
 }
 
-// restUntil keeps a job for a while in which this process cannot call: a short one, until it can. It is false if it still cannot.
-func (p *Pace) restUntil(ctx context.Context, can func() bool) bool {
-	for began := time.Now(); !can(); {
-		if p.leases == nil || time.Since(began) > restBound || !p.sleep(ctx, restStep) {
-			return false
-		}
+func (p *Pace) wants(ctx context.Context) (done func()) {
+	if p.leases == nil {
+		return func() {}
 	}
-	return true
+	return p.leases.wants(laneOf(ctx))
 }
 
 // sleep is false if ctx ended, or the process was told to stop.
@@ -127,6 +124,7 @@ func (p *Pace) holdHere(d time.Duration) {
 
 // Wait returns when a call may be made, and has then used up its token, or ctx's error, or that nobody may call now.
 func (p *Pace) Wait(ctx context.Context) error {
+	defer p.wants(ctx)()
 	for {
 		wait, err := p.take(ctx)
 		if err != nil || wait == 0 {

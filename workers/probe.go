@@ -95,6 +95,12 @@ func (p *Probe) read(ctx context.Context) error {
 	return err
 }
 
+// known tells whether this process can call Stripe.
+func (p *Probe) known() bool {
+	_, _, err := p.State()
+	return err == nil
+}
+
 // State returns the account that our key belongs to, or why that is not known now, and since when.
 func (p *Probe) State() (account charges.Account, since time.Time, err error) {
 	p.mu.Lock()

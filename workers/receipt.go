@@ -61,8 +61,8 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 	}
 	rendered := err == nil
 	err = w.charges.SettleReceipt(ctx, id, result)
-	if rendered {
-		w.judge(ctx, began, sendErr)
+	if rendered && w.judge(ctx, began, sendErr) {
+		wait = min(wait, mailBusyWait) // its queue is paused, and wakes when SendGrid does
 	}
 	w.report(id, result, time.Since(began), err)
 	if err != nil {
@@ -74,29 +74,32 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 	return nil
 }
 
-// judge tells SendGrid's health what an answer says about it, and slows down where SendGrid asks for it. A worker that alone is refused waits
-// alone.
-func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) {
+// judge tells SendGrid's health what an answer says about it, and slows down where SendGrid asks for it. A worker that alone is refused stands
+// back. It tells whether all have stopped.
+func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) (stopped bool) {
 	e := (*sendgrid.Error)(nil)
 	answered := errors.As(err, &e)
 	switch {
 	case err == nil:
 		w.health.succeeded(ctx)
 	case !answered:
-		w.health.failed(ctx, began, outbox.Down, err, false)
+		return w.health.failed(ctx, began, outbox.Down, err, false)
 	case e.HTTPStatus == http.StatusTooManyRequests:
 		w.pace.Hold(max(e.RetryAfter, mailBusyWait))
 	case e.Foreign || e.HTTPStatus == http.StatusUnauthorized || e.HTTPStatus == http.StatusForbidden:
-		if !w.health.failed(ctx, began, outbox.Misconfigured, err, true) {
-			w.pace.holdHere(mailBrokeWait)
+		if w.health.failed(ctx, began, outbox.Misconfigured, err, true) {
+			return true
 		}
+		w.health.standBack(mailBrokeWait)
 	case e.HTTPStatus >= 500:
-		if !w.health.failed(ctx, began, outbox.Down, err, false) {
-			w.pace.holdHere(e.RetryAfter)
+		if w.health.failed(ctx, began, outbox.Down, err, false) {
+			return true
 		}
+		w.pace.holdHere(e.RetryAfter)
 	default: // it refuses this mail
 		w.health.succeeded(ctx)
 	}
+	return false
 }
 
 func (w *receiptWorker) report(id any, r charges.ReceiptResult, took time.Duration, settleErr error) {

@@ -32,6 +32,8 @@ type rig struct {
 
 	// How payments that are not over are followed; zero: the workers' own defaults.
 	follow, actionTTL time.Duration
+
+	rate float64 // calls to Stripe per second; zero: as many as there are
 }
 
 // settle is how long a test waits for what must come: far above what it takes, and reached only by a defect.
@@ -67,7 +69,13 @@ func (r *rig) start(key ...string) {
 	if len(key) > 0 {
 		secret = key[0]
 	}
-	gateway, err := stripe.New(stripe.Config{SecretKey: secret, BaseURL: r.url, Timeout: 5 * time.Second})
+	r.workers, _ = r.launch(secret, r.url)
+}
+
+// launch runs workers that call Stripe at url. Whoever calls it stops them.
+func (r *rig) launch(secret, url string) (*Workers, *prometheus.Registry) {
+	r.t.Helper()
+	gateway, err := stripe.New(stripe.Config{SecretKey: secret, BaseURL: url, Timeout: 5 * time.Second})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -75,11 +83,16 @@ func (r *rig) start(key ...string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.workers, err = Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
-		StripeRate: 1000, Follow: r.follow, ActionTTL: r.actionTTL, Log: r.logger(), Metrics: prometheus.NewRegistry()})
+	if r.rate == 0 {
+		r.rate = 1000
+	}
+	registry := prometheus.NewRegistry()
+	w, err := Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
+		StripeRate: r.rate, Follow: r.follow, ActionTTL: r.actionTTL, Log: r.logger(), Metrics: registry})
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return w, registry
 }
 
 func (r *rig) logger() *slog.Logger { return slog.New(slog.NewTextHandler(logTo{r.t}, nil)) }

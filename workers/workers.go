@@ -58,10 +58,11 @@ type Workers struct {
 	probe  *Probe
 	log    *slog.Logger
 
+	queues   []*retreatable
 	stopping chan struct{} // closed by Stop: no job waits for a call any more
 
-	stopProbe context.CancelFunc
-	probeDone chan struct{}
+	stopProbe, stopRetreat context.CancelFunc
+	probeDone, retreatDone chan struct{}
 }
 
 // Start begins to work. It returns once jobs are being fetched; Stop ends it.
@@ -99,6 +100,14 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("start workers: %w", err)
 	}
+	queues := &retreat{client: client, log: c.Log, queues: w.queues}
+	queues.follow(context.WithoutCancel(ctx))
+	retreating, stopRetreat := context.WithCancel(context.WithoutCancel(ctx))
+	w.stopRetreat, w.retreatDone = stopRetreat, make(chan struct{})
+	go func() {
+		defer close(w.retreatDone)
+		queues.run(retreating)
+	}()
 	probing, stopProbe := context.WithCancel(context.WithoutCancel(ctx))
 	w.stopProbe = stopProbe
 	go func() {
@@ -128,12 +137,10 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
 	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
+	w.queues = retreats(c, w.probe.known, mailHealth.able)
 	queues := map[string]river.QueueConfig{
-		outbox.QueueCharges:  {MaxWorkers: c.Charging},
-		outbox.QueueBacklog:  {MaxWorkers: max(2, c.Charging/2)},
-		outbox.QueueReceipts: {MaxWorkers: mailing},
-		outbox.QueueUpkeep:   {MaxWorkers: 2},
-		outbox.QueueProbe:    {MaxWorkers: 1},
+		outbox.QueueUpkeep: {MaxWorkers: 2},
+		outbox.QueueProbe:  {MaxWorkers: 1},
 	}
 	return river.NewClient(riverpgxv5.New(c.Pool), &river.Config{
 		Queues:               queues,
@@ -156,6 +163,8 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 // run again elsewhere.
 func (w *Workers) Stop(ctx context.Context) error {
 	close(w.stopping)
+	w.stopRetreat()
+	<-w.retreatDone
 	defer func() {
 		w.stopProbe()
 		<-w.probeDone
