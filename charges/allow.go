@@ -11,7 +11,7 @@ type Action string
 // The actions.
 const (
 	Send          Action = "send"          // under Permit.Key; encode the request if Permit.Request is empty
-	LookFirst     Action = "look"          // list Stripe's payments around Permit.Open
+	LookFirst     Action = "look"          // read Stripe's list of payments in Permit.Windows
 	WaitFor       Action = "wait"          // until Permit.Until, by PostgreSQL's clock
 	UseResult     Action = "use"           // Permit.Last holds the operation's own result: send nothing
 	Park          Action = "review"        // a person must decide; Permit.Reason
@@ -50,24 +50,46 @@ const inDoubt = 15 * time.Minute
 
 // Permit is [Allow]'s answer.
 type Permit struct {
-	Action  Action
-	Key     string    // Send: the provider key; empty for the first attempt, whose key is the caller's own
-	NewKey  bool      // Send: under a key that has never been sent
-	Request string    // Send: the exact bytes of the earlier attempts
-	Open    []Attempt // the attempts that may have moved money; a LookFirst must settle them
-	Since   time.Time // LookFirst: where no attempt is open, look from then on until now, by PostgreSQL's clock
-	Final   bool      // LookFirst: a complete look that finds nothing proves that there is nothing
-	Until   time.Time // WaitFor
-	Last    Attempt   // UseResult
-	Reason  string    // Park, Misconfigured
+	Action    Action
+	Key       string        // Send: the provider key; empty for the first attempt, whose key is the caller's own
+	NewKey    bool          // Send: under a key that has never been sent
+	Request   string        // Send: the exact bytes of the earlier attempts
+	Open      []Attempt     // the attempts that may have moved money; a LookFirst must settle them
+	Since     time.Time     // LookFirst: where no attempt is open, look from then on until now, by PostgreSQL's clock
+	Restored  []Restoration // LookFirst: where no attempt is open, look at what these may have lost
+	Final     bool          // LookFirst: a complete look that finds nothing proves that there is nothing
+	NotBefore time.Time     // LookFirst: a look that began earlier is too old, by PostgreSQL's clock
+	Until     time.Time     // WaitFor
+	Last      Attempt       // UseResult
+	Reason    string        // Park, Misconfigured
+}
+
+// History is all that is on record of one operation.
+type History struct {
+	Accepted     time.Time     // when the charge was, by PostgreSQL's clock
+	Attempts     []Attempt     // in the order of their numbers
+	Looks        []Look        // in the order of their time
+	Restorations []Restoration // of the database, in the order of their time
 }
 
 // Allow folds over all attempts of one operation, under all its provider keys, and says what may happen next. It is the
 // only judge of that: a job, a rescue, a retry, a replay and an operator all ask it.
 //
-// accepted is when the charge was, by PostgreSQL's clock; attempts are in the order of their numbers, looks in the order of their
-// time; here is the account that the worker would send to. Stripe's rules on keys: https://docs.stripe.com/api/idempotent_requests.
-func Allow(accepted time.Time, attempts []Attempt, looks []Look, now Clocks, here Account, p Policy) Permit {
+// here is the account that the worker would send to. Stripe's rules on keys: https://docs.stripe.com/api/idempotent_requests.
+func Allow(h History, now Clocks, here Account, p Policy) Permit {
+	permit := allow(h.Accepted, h.Attempts, h.Looks, now, here, p)
+	if permit.restsOnAbsence() {
+		return unlessRestored(permit, h, now, p)
+	}
+	return permit
+}
+
+// restsOnAbsence tells a send that is allowed because there is no attempt which may have moved money, or none under its key, from one that
+// repeats an open attempt, which Stripe remembers.
+func (p Permit) restsOnAbsence() bool { return p.Action == Send && (len(p.Open) == 0 || p.NewKey) }
+
+// allow is Allow for a database that has forgotten nothing, as far as is known.
+func allow(accepted time.Time, attempts []Attempt, looks []Look, now Clocks, here Account, p Policy) Permit {
 	if i := slices.IndexFunc(attempts, func(a Attempt) bool { return a.Outcome == Answered }); i >= 0 {
 		return Permit{Action: UseResult, Last: attempts[i]}
 	}
@@ -120,17 +142,17 @@ func Allow(accepted time.Time, attempts []Attempt, looks []Look, now Clocks, her
 			return Permit{Action: WaitFor, Until: until}
 		}
 		return Permit{Action: LookFirst, Open: open, Final: true}
-	case anotherKey(open, last.ProviderKey) && !now.Database.Before(latest(looks).Add(inCall)):
-		return Permit{Action: LookFirst, Open: open}
+	case anotherKey(open, last.ProviderKey) && !now.Database.Before(latest(looks).At.Add(inCall)):
+		return Permit{Action: LookFirst, Open: open, NotBefore: now.Database.Add(-inCall)}
 	}
 	return Permit{Action: Send, Key: last.ProviderKey, Request: last.Request, Open: open}
 }
 
 // sendUnlessQuiet is for a charge that, by its attempts, cannot have moved money. If nothing has been heard of it for longer than
-// Stripe is trusted to remember a key, that may be because the database was restored from a backup, or failed over to a
-// replica that was behind, and what was sent meanwhile is not in it: look first, from then on until now.
+// Stripe is trusted to remember a key, that may be because the database was restored from a backup, and nobody has said so, and what was
+// sent meanwhile is not in it: look first, from then on until now. After a look, Stripe remembers whatever could have been sent since.
 func sendUnlessQuiet(send Permit, heard time.Time, looks []Look, now Clocks, p Policy) Permit {
-	if now.Database.Sub(heard) < p.Window || now.Database.Before(latest(looks).Add(inCall)) {
+	if now.Database.Sub(later(heard, latest(looks).begun())) < p.Window {
 		return send
 	}
 	if !now.Fresh {
@@ -147,8 +169,8 @@ func lookAround(open []Attempt, last Attempt, since time.Time, stored bool, look
 	if proven := now.provenAt(open); !stored && proven.After(final) {
 		final = proven
 	}
-	looked := latest(looks)
-	if looked.Before(final) {
+	look := latest(looks)
+	if looked := look.begun(); looked.Before(final) {
 		due := final
 		for _, delay := range p.LookDelays {
 			if d := since.Add(delay); looked.Before(d) && d.Before(due) {
@@ -166,21 +188,21 @@ func lookAround(open []Attempt, last Attempt, since time.Time, stored bool, look
 		return Permit{Action: LookFirst, Open: open, Final: true}
 	case !p.Rekey:
 		return Permit{Action: Park, Reason: "stored_failure"}
-	case now.Database.Before(looked.Add(inCall)):
+	case now.Database.Before(look.At.Add(inCall)):
 		return Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}
 	default:
-		return Permit{Action: LookFirst, Open: open}
+		return Permit{Action: LookFirst, Open: open, NotBefore: now.Database.Add(-inCall)}
 	}
 }
 
-// latest is when the last complete look was made; zero: there was none.
-func latest(looks []Look) (at time.Time) {
-	for _, l := range looks {
-		if l.Complete {
-			at = l.At
+// latest is the last complete look around attempts; zero: there was none.
+func latest(looks []Look) (l Look) {
+	for _, look := range looks {
+		if look.Complete && look.Restoration == 0 {
+			l = look
 		}
 	}
-	return at
+	return l
 }
 
 // anotherKey tells whether an attempt under another key than the present one may have moved money.

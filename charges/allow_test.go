@@ -37,6 +37,7 @@ func TestAllow(t *testing.T) {
 		name     string
 		attempts []Attempt
 		looks    []Look
+		restored []Restoration
 		database time.Duration // both clocks, since start
 		stripe   time.Duration // Stripe's, if it differs
 		stale    bool          // Stripe's clock was not just read
@@ -134,7 +135,7 @@ func TestAllow(t *testing.T) {
 			if tc.policy != nil {
 				policy = *tc.policy
 			}
-			got := Allow(start, tc.attempts, tc.looks, now, home, policy)
+			got := Allow(History{start, tc.attempts, tc.looks, tc.restored}, now, home, policy)
 			if got.Action != tc.want {
 				t.Fatalf("action %q, want %q (%+v)", got.Action, tc.want, got)
 			}

@@ -51,21 +51,25 @@ type Account struct {
 	Livemode bool
 }
 
-// Look is one reading of Stripe's list of payments, for what became of open attempts. One that is cut short is gone on with by
-// the next, so that a long list is read to its end.
+// Look is what Stripe's lists said of a charge. One that is cut short is gone on with by the next, so that a long list is read to
+// its end.
 type Look struct {
-	ID       int64     // 0: not stored yet
-	At       time.Time // by PostgreSQL's clock
-	Complete bool      // every page was read
-	Seen     int       // payment intents read
-	Found    []string  // the ids of the payments that are ours
-	Error    string    // why it was cut short; empty: it was not
-	Rest     []Window  // what is left to read
+	ID          int64     // 0: not stored yet
+	At          time.Time // when it was written down, by PostgreSQL's clock
+	Begun       time.Time // by PostgreSQL's clock: it says nothing of what was created later
+	Complete    bool      // every page was read
+	Seen        int       // payment intents read
+	Found       []string  // the ids of the payments that are ours
+	Error       string    // why it was cut short; empty: it was not
+	Rest        []Window  // what is left to read of a list of its own
+	Readings    []int64   // those that it shares with others; empty: it read a list of its own
+	Restoration int64     // it read what this [Restoration], and all before it, may have lost; 0: it looked around attempts
 }
 
-// Window is a stretch of Stripe's time whose payments are read, the newest first.
-type Window struct {
-	From  time.Time `json:"from"`
-	To    time.Time `json:"to"`
-	After string    `json:"after,omitempty"` // the last payment that was read; empty: none yet
+// begun is when the look began, as far as is known.
+func (l Look) begun() time.Time {
+	if l.Begun.IsZero() {
+		return l.At
+	}
+	return l.Begun
 }

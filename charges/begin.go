@@ -1,8 +1,11 @@
 package charges
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,12 +25,17 @@ type Here struct {
 // Begun is what a worker may do now.
 type Begun struct {
 	Permit
-	Charge  Charge
-	Attempt Attempt       // Send: committed, and to be sent exactly so
-	Wait    time.Duration // WaitFor: from now
-	Here    Account       // for which this was decided
-	Clocks  Clocks        // on which this was decided
-	Resume  Look          // LookFirst: the look that was cut short and is to be gone on with; zero: begin a new one
+	Charge   Charge
+	Attempt  Attempt       // Send: committed, and to be sent exactly so
+	Wait     time.Duration // WaitFor: from now
+	Here     Account       // for which this was decided
+	Clocks   Clocks        // on which this was decided
+	Resume   Look          // LookFirst: the look that was cut short and is to be gone on with; zero: begin a new one
+	Read     *Look         // LookFirst: complete readings name payments of this charge, which are to be read again by id; nil: there is no answer yet
+	Looks    []Look        // that Begin itself has made, in readings that were complete
+	Detected *Restoration  // that the database was restored, as Begin has just found
+
+	lookup lookup
 }
 
 // worker is the actor in the audit trail for all that happens without a person.
@@ -41,10 +49,16 @@ const worker = "worker"
 func (s *Service) Begin(ctx context.Context, id uuid.UUID, here Here) (begun Begun, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = outbox.InTx(ctx, s.pool, "attempt.begin", func(tx pgx.Tx) error {
-		begun, err = s.begin(ctx, tx, id, here)
-		return err
-	})
+	try := func() error {
+		return outbox.InTx(ctx, s.pool, "attempt.begin", func(tx pgx.Tx) error {
+			begun, err = s.begin(ctx, tx, id, here)
+			return err
+		})
+	}
+	if err = try(); errors.Is(err, errNoIdentity) {
+		s.blind.Store(true)
+		err = try()
+	}
 	return begun, err
 }
 
@@ -57,13 +71,12 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 	if !c.Status.Waiting() || c.PaymentIntent != nil { // a charge that has its payment is never sent again
 		return begun, nil
 	}
-	attempts, looks, err := history(ctx, tx, id)
-	if err != nil {
-		return Begun{}, err
-	}
 	clocks := Clocks{Database: now, Stripe: here.Clock, Fresh: here.Fresh}
 	begun.Here, begun.Clocks = here.Account, clocks
-	begun.Permit = Allow(c.CreatedAt, attempts, looks, clocks, here.Account, s.policy)
+	if err := s.decide(ctx, tx, &begun); err != nil {
+		return Begun{}, err
+	}
+	attempts := begun.lookup.history.Attempts
 
 	switch begun.Action {
 	case Send:
@@ -82,7 +95,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 			return begun, s.move(ctx, tx, c, Change{To: Processing}, worker, map[string]any{"attempt": begun.Attempt.Number})
 		}
 	case LookFirst:
-		begun.Resume = cutShort(attempts, looks)
+		begun.Resume = cutShort(begun.lookup)
 	case WaitFor:
 		begun.Wait = begun.Until.Sub(now)
 	case Park:
@@ -99,14 +112,89 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 	return begun, nil
 }
 
-// history reads what has been tried and seen for one charge.
-func history(ctx context.Context, db querier, id uuid.UUID) ([]Attempt, []Look, error) {
-	attempts, err := listAttempts(ctx, db, []uuid.UUID{id})
-	if err != nil {
-		return nil, nil, err
+// decide asks Allow, and answers as far as the database can what it asks back: whether the database itself is to be trusted, and
+// whether what is to be looked for is in readings that are complete.
+func (s *Service) decide(ctx context.Context, tx pgx.Tx, b *Begun) error {
+	for range decideMost {
+		h, err := history(ctx, tx, b.Charge)
+		if err != nil {
+			return err
+		}
+		b.Permit = Allow(h, b.Clocks, b.Here, s.policy)
+		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, s.policy}
+		again := false
+		switch {
+		case b.restsOnAbsence():
+			var detected *Restoration
+			again, detected, err = s.compareIdentity(ctx, tx)
+			b.Detected = cmp.Or(detected, b.Detected)
+		case b.Action == LookFirst:
+			again, err = s.lookInReadings(ctx, tx, b)
+		}
+		if err != nil || !again {
+			return err
+		}
 	}
-	looks, err := listLooks(ctx, db, []uuid.UUID{id})
-	return attempts[id], looks[id], err
+	return fmt.Errorf("charge %s: what is allowed is still not known after %d looks", b.Charge.ID, decideMost)
+}
+
+// decideMost bounds how often Begin asks Allow: each time something that was asked for has been written down, so that it ends long before.
+const decideMost = 20
+
+// lookInReadings is the look of a charge whose windows have all been read already. If none of the payments there is the charge's, that is
+// written down, with what it proves, and Allow can be asked again. Else the worker has to read what was found, or the list. For that it must
+// have read Stripe's clock just now.
+func (s *Service) lookInReadings(ctx context.Context, tx pgx.Tx, b *Begun) (again bool, err error) {
+	if b.Charge.Customer == "" {
+		served, err := servedFor(ctx, tx, b.lookup)
+		if err != nil {
+			return false, err
+		}
+		if complete(served) {
+			l := sharedLook(b.Permit, served)
+			l.ID = cutShort(b.lookup).ID
+			l.Found, err = findInReadings(ctx, tx, l.Readings, b.Charge.IdempotencyKey)
+			if err != nil || len(l.Found) > 0 {
+				b.Read = &l
+				return false, err
+			}
+			b.Looks = append(b.Looks, l)
+			return true, s.looked(ctx, tx, b.Charge, b.Permit, b.Here, l, nil)
+		}
+	}
+	if !b.Clocks.Fresh {
+		b.Action = ReadClock
+	}
+	return false, nil
+}
+
+// sharedLook is the look that complete readings amount to. It is as old as the oldest of them.
+func sharedLook(p Permit, readings []Reading) Look {
+	l := Look{Complete: true, Restoration: p.NewestRestoration()}
+	for _, r := range readings {
+		if l.Begun.IsZero() || r.Begun.Database.Before(l.Begun) {
+			l.Begun = r.Begun.Database
+		}
+		if !slices.Contains(l.Readings, r.ID) {
+			l.Readings = append(l.Readings, r.ID)
+			l.Seen += r.Seen
+		}
+	}
+	return l
+}
+
+// history reads all that is on record of one charge.
+func history(ctx context.Context, db querier, c Charge) (History, error) {
+	attempts, err := listAttempts(ctx, db, []uuid.UUID{c.ID})
+	if err != nil {
+		return History{}, err
+	}
+	looks, err := listLooks(ctx, db, []uuid.UUID{c.ID})
+	if err != nil {
+		return History{}, err
+	}
+	restorations, err := listRestorations(ctx, db)
+	return History{c.CreatedAt, attempts[c.ID], looks[c.ID], restorations}, err
 }
 
 // nextAttempt is the attempt that a permit to send allows: the earlier bytes under the earlier key, unless it is the first.
@@ -137,16 +225,31 @@ func nextAttempt(c Charge, p Permit, earlier []Attempt, here Here) (Attempt, err
 	return a, nil
 }
 
-// cutShort is the look that was left unfinished, if nothing was sent since.
-func cutShort(attempts []Attempt, looks []Look) Look {
+// cutShort is the look that was left unfinished, if it is one for the same purpose and nothing was sent since. Its first pages are as old as
+// its beginning: if that is too early to prove what is wanted now, only its row is gone on with.
+func cutShort(q lookup) Look {
+	looks, attempts := q.history.Looks, q.history.Attempts
 	if len(looks) == 0 {
 		return Look{}
 	}
 	last := looks[len(looks)-1]
-	if last.Complete || len(last.Rest) == 0 || len(attempts) > 0 && attempts[len(attempts)-1].SentAt.After(last.At) {
+	switch {
+	case last.Complete || last.Restoration != q.permit.NewestRestoration():
 		return Look{}
+	case len(attempts) > 0 && attempts[len(attempts)-1].SentAt.After(last.begun()):
+		return Look{}
+	case q.permit.Final && last.begun().Before(q.now.provenAt(q.permit.Open)), last.begun().Before(q.permit.Since), len(last.Rest) == 0:
+		return Look{ID: last.ID, Restoration: last.Restoration}
 	}
 	return last
+}
+
+// NewestRestoration is what a look that the permit asks for covers; 0: it is about none.
+func (p Permit) NewestRestoration() (id int64) {
+	for _, r := range p.Restored {
+		id = max(id, r.ID)
+	}
+	return id
 }
 
 func expired(c Charge, now time.Time) bool {

@@ -2,6 +2,7 @@ package charges
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +19,7 @@ type Service struct {
 	keyTTL time.Duration
 	policy Policy
 	watch  *watch
+	blind  atomic.Bool // the server does not tell which one it is
 }
 
 // Options are the service's settings.

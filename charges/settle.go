@@ -61,22 +61,27 @@ func (s *Service) Looked(ctx context.Context, id uuid.UUID, p Permit, at Account
 		if err != nil {
 			return err
 		}
-		if err := storeLook(ctx, tx, id, l); err != nil {
-			return err
-		}
-		data := map[string]any{"found": l.Found, "seen": l.Seen}
-		switch {
-		case !l.Complete:
-			return nil // what was read so far proves nothing
-		case len(ours) > 1:
-			return s.adoptAll(ctx, tx, c, at, ours, data)
-		case len(ours) == 1:
-			return s.adopt(ctx, tx, c, at, ours[0], data)
-		case p.Final:
-			return closeAttempts(ctx, tx, p.Open, Absent)
-		}
-		return nil
+		return s.looked(ctx, tx, c, p, at, l, ours)
 	})
+}
+
+// looked is Looked for a locked charge.
+func (s *Service) looked(ctx context.Context, tx pgx.Tx, c Charge, p Permit, at Account, l Look, ours []News) error {
+	if err := storeLook(ctx, tx, c.ID, l); err != nil {
+		return err
+	}
+	data := map[string]any{"found": l.Found, "seen": l.Seen}
+	switch {
+	case !l.Complete:
+		return nil // what was read so far proves nothing
+	case len(ours) > 1:
+		return s.adoptAll(ctx, tx, c, at, ours, data)
+	case len(ours) == 1:
+		return s.adopt(ctx, tx, c, at, ours[0], data)
+	case p.Final && len(p.Open) > 0:
+		return closeAttempts(ctx, tx, p.Open, Absent)
+	}
+	return nil
 }
 
 // adopt takes what an attempt has come to, and closes the attempts that it answers. What is odd about it is never taken for "none".

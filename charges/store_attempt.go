@@ -53,7 +53,8 @@ func listAttempts(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UU
 }
 
 const listLooksSQL = `
-SELECT charge_id, id, looked_at, complete, seen, coalesce(string_to_array(found, ' '), '{}'), coalesce(error, ''), rest
+SELECT charge_id, id, looked_at, coalesce(begun_at, looked_at), complete, seen, coalesce(string_to_array(found, ' '), '{}'), coalesce(error, ''), rest,
+       coalesce(readings, '{}'), coalesce(restoration, 0)
   FROM look
  WHERE charge_id = ANY ($1) AND operation = 'charge'
  ORDER BY charge_id, id`
@@ -69,7 +70,8 @@ func listLooks(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UUID]
 	for rows.Next() {
 		var id uuid.UUID
 		var l Look
-		if err := rows.Scan(&id, &l.ID, &l.At, &l.Complete, &l.Seen, &l.Found, &l.Error, &l.Rest); err != nil {
+		if err := rows.Scan(&id, &l.ID, &l.At, &l.Begun, &l.Complete, &l.Seen, &l.Found, &l.Error, &l.Rest,
+			&l.Readings, &l.Restoration); err != nil {
 			return nil, fmt.Errorf("list looks: %w", err)
 		}
 		looks[id] = append(looks[id], l)
@@ -137,14 +139,14 @@ func answerAttempts(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 }
 
 const insertLookSQL = `
-INSERT INTO look (charge_id, operation, complete, seen, found, error, rest)
-VALUES ($1, 'charge', $2, $3, nullif(array_to_string($4::text[], ' '), ''), nullif($5, ''), $6)`
+INSERT INTO look (charge_id, operation, complete, seen, found, error, rest, begun_at, readings, restoration)
+VALUES ($1, 'charge', $2, $3, nullif(array_to_string($4::text[], ' '), ''), nullif($5, ''), $6, $7, nullif($8::bigint[], '{}'), nullif($9::bigint, 0))`
 
 const continueLookSQL = `
 UPDATE look
    SET looked_at = clock_timestamp(), complete = $2, seen = $3, found = nullif(array_to_string($4::text[], ' '), ''),
-       error = nullif($5, ''), rest = $6
- WHERE id = $7 AND charge_id = $1 AND NOT complete`
+       error = nullif($5, ''), rest = $6, begun_at = $7, readings = nullif($8::bigint[], '{}'), restoration = nullif($9::bigint, 0)
+ WHERE id = $10 AND charge_id = $1 AND NOT complete`
 
 // storeLook writes down a look, in the row of the one that it goes on with.
 func storeLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
@@ -152,7 +154,11 @@ func storeLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
 	if len(l.Rest) > 0 {
 		rest = &l.Rest
 	}
-	args := []any{charge, l.Complete, l.Seen, l.Found, l.Error, rest}
+	readings := l.Readings
+	if readings == nil {
+		readings = []int64{}
+	}
+	args := []any{charge, l.Complete, l.Seen, l.Found, l.Error, rest, orNull(l.Begun), readings, l.Restoration}
 	sql := insertLookSQL
 	if l.ID != 0 {
 		sql, args = continueLookSQL, append(args, l.ID)

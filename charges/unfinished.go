@@ -101,6 +101,10 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 	if err != nil {
 		return nil, uuid.Nil, err
 	}
+	restorations, err := listRestorations(ctx, tx)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
 
 	var items []outbox.Item
 	for _, u := range page {
@@ -108,7 +112,7 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindFollow, ChargeID: u.id}, Class: outbox.AtProvider, Wants: true, CreatedAt: u.created})
 		}
 		if !u.status.Final() {
-			class, wants := classify(u, attempts[u.id], looks[u.id], s.policy)
+			class, wants := classify(u, History{u.created, attempts[u.id], looks[u.id], restorations}, s.policy)
 			kind := outbox.KindCharge
 			if class == outbox.AtProvider {
 				kind = outbox.KindFollow
@@ -126,27 +130,27 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 	return items, last, nil
 }
 
-func classify(u unfinished, attempts []Attempt, looks []Look, p Policy) (class outbox.Class, wants bool) {
+func classify(u unfinished, h History, p Policy) (class outbox.Class, wants bool) {
 	switch {
 	case u.status == NeedsReview:
 		return outbox.NeedsReview, false
 	case !u.status.Waiting() || u.paid:
 		return outbox.AtProvider, true
 	}
-	open := anyOpen(attempts)
+	open := anyOpen(h.Attempts)
 	if !open && u.sendBefore != nil && !u.now.Before(*u.sendBefore) {
 		return outbox.PastSendBefore, true
 	}
 	var here Account
-	for _, a := range attempts {
+	for _, a := range h.Attempts {
 		if a.Open() {
 			here = a.Account
 		}
 	}
-	switch permit := Allow(u.created, attempts, looks, Clocks{Database: u.now, Fresh: true}, here, p); {
+	switch permit := Allow(h, Clocks{Database: u.now, Fresh: true}, here, p); {
 	case permit.Action == UseResult && permit.Last.Outcome == Answered:
 		return outbox.AtProvider, true
-	case permit.Action == LookFirst && (open || len(attempts) > 0):
+	case permit.Action == LookFirst && (open || len(h.Attempts) > 0):
 		return outbox.PastWindow, true
 	case !open:
 		return outbox.NeverSent, true

@@ -63,6 +63,7 @@ func (w *chargeWorker) Work(ctx context.Context, job *river.Job[outbox.SendCharg
 			return err
 		}
 		fresh = false
+		w.reportBegun(begun)
 
 		var wait time.Duration
 		switch begun.Action {

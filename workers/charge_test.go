@@ -300,9 +300,14 @@ func TestIdempotencyError(t *testing.T) {
 }
 
 // foreign makes a payment at Stripe that is not ours.
-func (r *rig) foreign(key string) {
+func (r *rig) foreign(key string) { r.t.Helper(); r.foreignOf("", key) }
+
+func (r *rig) foreignOf(customer, key string) {
 	r.t.Helper()
 	form := "amount=4200&currency=eur&payment_method=pm_card_visa&confirm=true&automatic_payment_methods[enabled]=true&automatic_payment_methods[allow_redirects]=never"
+	if customer != "" {
+		form += "&customer=" + customer
+	}
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, r.url+"/v1/payment_intents", strings.NewReader(form))
 	if err != nil {
 		r.t.Fatal(err)
@@ -321,21 +326,27 @@ func (r *rig) foreign(key string) {
 }
 
 // lostThenAway makes a charge whose answers are all lost, and leaves it to 25 h without a worker.
-func (r *rig) lostThenAway(f sandbox.Fault, others int) uuid.UUID {
+func (r *rig) lostThenAway(f sandbox.Fault, others int, change ...func(*charges.Request)) uuid.UUID {
 	r.t.Helper()
 	r.fail(onCreate(f, sandbox.Forever))
 	r.start()
-	id := r.create()
+	id := r.create(change...)
 	r.await("a first attempt", func() bool { return r.count(`SELECT count(*) FROM attempt WHERE outcome IS NOT NULL`) > 0 })
 	r.stop()
 	r.sandbox.ClearFaults()
 	for range others {
 		r.foreign(uuid.NewString())
 	}
-	if err := r.sandbox.Advance(25 * time.Hour); err != nil {
+	r.away(25 * time.Hour)
+	return id
+}
+
+// away lets Stripe's time go by.
+func (r *rig) away(d time.Duration) {
+	r.t.Helper()
+	if err := r.sandbox.Advance(d); err != nil {
 		r.t.Fatal(err)
 	}
-	return id
 }
 
 // I2: Stripe has forgotten the key and 250 other payments were made meanwhile: ours is found among them and adopted, also when

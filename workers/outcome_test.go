@@ -108,40 +108,6 @@ func TestDecideCancel(t *testing.T) {
 	}
 }
 
-// Windows that touch are read as one, and each attempt's moment is inside one. Where a clock was set, the window goes on until now.
-func TestWindows(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	minute := func(m int) time.Time { return start.Add(time.Duration(m) * time.Minute) }
-	at := func(m int) charges.Attempt { return charges.Attempt{StripeSentAt: minute(m), SentAt: minute(m)} }
-	for _, tc := range []struct {
-		name             string
-		open             []charges.Attempt
-		stripe, database int // now
-		want             [][2]int
-	}{
-		{"one", []charges.Attempt{at(0)}, 1500, 1500, [][2]int{{-5, 10}}},
-		{"nothing open: since nothing was heard", nil, 3000, 1500, [][2]int{{1495, 3010}}},
-		{"some touch", []charges.Attempt{at(600), at(0), at(15), at(14)}, 1500, 1500, [][2]int{{-5, 25}, {595, 610}}},
-		{"clocks that differ a little", []charges.Attempt{at(0)}, 1502, 1500, [][2]int{{-5, 10}}},
-		{"Stripe's clock was set forward", []charges.Attempt{at(0), at(3)}, 1503, 3, [][2]int{{-5, 1513}}},
-		{"PostgreSQL's clock was set forward", []charges.Attempt{at(0)}, 30, 1500, [][2]int{{-5, 40}}},
-		{"Stripe's clock was set back", []charges.Attempt{at(0)}, -60, 3, [][2]int{{-65, 10}}},
-	} {
-		now := charges.Clocks{Stripe: minute(tc.stripe), Database: minute(tc.database)}
-		got := windows(charges.Permit{Open: tc.open, Since: start}, now)
-		if len(got) != len(tc.want) {
-			t.Errorf("%s: %+v, want %v", tc.name, got, tc.want)
-			continue
-		}
-		for i, w := range tc.want {
-			if !got[i].From.Equal(minute(w[0])) || !got[i].To.Equal(minute(w[1])) {
-				t.Errorf("%s: %+v, want %v", tc.name, got[i], w)
-			}
-		}
-	}
-}
-
 // TestDecideReceipt has a row for each answer of SendGrid's (I5, I6).
 func TestDecideReceipt(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -35,10 +36,11 @@ func periodicJobs() []*river.PeriodicJob {
 // upkeepTimeout is for a database that is large or slow. Each of these jobs' transactions is short all the same.
 const upkeepTimeout = 10 * time.Minute
 
-// expireWorker removes stored answers whose time is over.
+// expireWorker removes stored answers and readings whose time is over, and notes that the database is where it was.
 type expireWorker struct {
 	river.WorkerDefaults[outbox.ExpireKeys]
 	charges *charges.Service
+	log     *slog.Logger
 	metrics *Metrics
 }
 
@@ -49,7 +51,8 @@ func (*expireWorker) Timeout(*river.Job[outbox.ExpireKeys]) time.Duration { retu
 func (w *expireWorker) Work(ctx context.Context, _ *river.Job[outbox.ExpireKeys]) error {
 	n, err := w.charges.ExpireKeys(ctx)
 	w.metrics.expired.Add(float64(n))
-	return err
+	_, removeErr := w.charges.RemoveReadings(ctx)
+	return errors.Join(err, removeErr, confirmIdentity(ctx, w.charges, w.log))
 }
 
 // sweepWorker gives a live job to whatever waits without one.

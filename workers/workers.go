@@ -83,7 +83,10 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.KeepEvents = 30 * 24 * time.Hour
 	}
 	metrics := NewMetrics(c.Metrics)
-	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log})
+	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, restorationCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log})
+	if err := confirmIdentity(ctx, c.Charges, c.Log); err != nil {
+		c.Log.Warn("workers.start", "error", err) // Begin asks again
+	}
 	probe := NewProbe(c.Stripe, c.Log)
 	w := &Workers{outbox: c.Outbox, probe: probe, log: c.Log, stopping: make(chan struct{}), probeDone: make(chan struct{})}
 	client, err := newClient(c, w, metrics)
@@ -133,7 +136,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &followWorker{sender: sender, actionTTL: c.ActionTTL, every: c.Follow})
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
 	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, mailRate), log: c.Log, metrics: metrics, health: mailHealth})
-	river.AddWorker(jobs, &expireWorker{charges: c.Charges, metrics: metrics})
+	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
 	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})

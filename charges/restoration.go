@@ -1,0 +1,54 @@
+package charges
+
+import (
+	"slices"
+	"time"
+)
+
+// Restoration is a moment at which the database was found to be older than it had been: restored from a backup, or a replica that was
+// behind and was made the primary. What had been written after LostFrom may be missing: whole charges, and attempts at Stripe. Their callers may
+// come back with the same keys, so that "no attempt" proves nothing.
+type Restoration struct {
+	ID             int64
+	DetectedAt     time.Time // by PostgreSQL's clock
+	LostFrom       time.Time // by PostgreSQL's clock
+	LostFromStripe time.Time // the same by Stripe's clock; zero: unknown
+	Actor          string    // worker, or who declared it
+	Reason         string
+}
+
+// restoredFor is how long after a restoration "no attempt" is not trusted. A charge that was lost is unknown here until its caller comes back
+// with its key. Callers retry for days: clients, their queues, and people who press a button again; a month is far above that.
+const restoredFor = 30 * 24 * time.Hour
+
+// settledBy tells whether a reading of the lost stretch that began then says, by now, all that must be known. Everything that was lost was
+// sent before the restoration was detected. What is at least inDoubt older than the reading is in it for sure. What was sent after that
+// may not have been listed yet, but then Stripe remembers its key: sending under it again gets the first answer, or is refused; it cannot charge
+// again. So an early reading is good for nearly as long as Stripe is trusted, and a later one for ever.
+func (r Restoration) settledBy(begun time.Time, now Clocks, p Policy) bool {
+	return !begun.Before(r.DetectedAt.Add(inDoubt)) || now.Database.Sub(begun) < p.Window-inDoubt
+}
+
+// unlessRestored holds back a send that rests on there being no attempt, until the stretch that each restoration may have lost was looked at
+// for this charge: the charge may be older than the backup and its attempts lost, or it may be new here while a lost charge was sent
+// under the same key. The latter would have had another id, and so another request: to send it, even while Stripe remembers the key, would be
+// an idempotency_error.
+func unlessRestored(send Permit, h History, now Clocks, p Policy) Permit {
+	var unsettled []Restoration
+	for _, r := range h.Restorations {
+		settled := slices.ContainsFunc(h.Looks, func(l Look) bool {
+			return l.Complete && l.Restoration >= r.ID && r.settledBy(l.begun(), now, p)
+		})
+		if settled || now.Database.Sub(r.DetectedAt) > restoredFor {
+			continue
+		}
+		if proven := r.DetectedAt.Add(inDoubt); p.Window <= inDoubt && now.Database.Before(proven) {
+			return Permit{Action: WaitFor, Until: proven} // no earlier reading would do
+		}
+		unsettled = append(unsettled, r)
+	}
+	if len(unsettled) == 0 {
+		return send
+	}
+	return Permit{Action: LookFirst, Restored: unsettled, Final: true}
+}

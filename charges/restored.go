@@ -1,0 +1,117 @@
+package charges
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// errNoIdentity says that the server does not tell which one it is.
+var errNoIdentity = errors.New("restores and failovers of this database cannot be detected: its server does not tell its system identifier and timeline")
+
+// ConfirmIdentity notes that this data is still on the server on which it was. If it is not, it was restored or failed over: that is written
+// down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it each minute.
+//
+// An error that [outbox.Unavailable] does not know says that the server does not tell.
+func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	err = outbox.InTx(ctx, s.pool, "identity.confirm", func(tx pgx.Tx) error {
+		_, server, err := readIdentity(ctx, tx)
+		if err != nil {
+			return err
+		}
+		detected, err = moved(ctx, tx, server)
+		return err
+	})
+	if err = noIdentity(err); err == nil || errors.Is(err, errNoIdentity) {
+		s.blind.Store(err != nil)
+	}
+	return detected, err
+}
+
+// Blind tells whether restores and failovers are not detected, because the server would not tell.
+func (s *Service) Blind() bool { return s.blind.Load() }
+
+// noIdentity tells an error of a server that cannot be asked from that of one which does not tell.
+func noIdentity(err error) error {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
+		switch pgErr.Code {
+		case "42501", "42883", "0A000": // not allowed, not there, not supported: managed servers differ
+			return fmt.Errorf("%w: %w", errNoIdentity, err)
+		}
+	}
+	return err
+}
+
+// moved compares, under its lock, where the data was seen last with where it is, and writes down the difference: first that the data was
+// restored, then that it is here now. The first time ever there is nothing to compare with.
+func moved(ctx context.Context, tx pgx.Tx, server identity) (*Restoration, error) {
+	known, seen, err := lockIdentity(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if known == server || known == (identity{}) {
+		return nil, writeIdentity(ctx, tx, server)
+	}
+	reason := fmt.Sprintf("the server's timeline was %s and is %s", known.timeline, server.timeline)
+	if known.system != server.system {
+		reason = fmt.Sprintf("the server's system identifier was %d and is %d", known.system, server.system)
+	}
+	r, err := insertRestoration(ctx, tx, Restoration{LostFrom: seen, Actor: worker, Reason: reason}, known, server)
+	if err != nil {
+		return nil, err
+	}
+	return &r, writeIdentity(ctx, tx, server)
+}
+
+// compareIdentity tells, in the transaction that is about to rely on what is not on record, whether the data has moved since it was seen last.
+// If so, that is written down, unless somebody else has just done it: then it is nil.
+func (s *Service) compareIdentity(ctx context.Context, tx pgx.Tx) (changed bool, detected *Restoration, err error) {
+	if s.Blind() {
+		return false, nil, nil // said at the start, and by a metric
+	}
+	known, server, err := readIdentity(ctx, tx)
+	if err != nil || known == server {
+		return false, nil, noIdentity(err)
+	}
+	detected, err = moved(ctx, tx, server)
+	return true, detected, err
+}
+
+// DeclareRestored writes down that the database was restored in a way that leaves its server's identity as it was: a snapshot of its disk, or a
+// dump that was read back. What was written after since may be lost. A zero since is when a worker last found the
+// data where it was; that is right only if no worker has run since the restore.
+func (s *Service) DeclareRestored(ctx context.Context, since time.Time, who, because string) (r Restoration, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	err = outbox.InTx(ctx, s.pool, "restoration.declare", func(tx pgx.Tx) error {
+		known, seen, err := lockIdentity(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if since.IsZero() {
+			if known == (identity{}) {
+				return ErrSinceUnknown
+			}
+			since = seen
+		}
+		r, err = insertRestoration(ctx, tx, Restoration{LostFrom: since, Actor: who, Reason: because}, identity{}, identity{})
+		return err
+	})
+	return r, err
+}
+
+// ErrSinceUnknown says that no worker has ever noted where this data is.
+var ErrSinceUnknown = errors.New("no worker has run on this database, so since when it may have lost something must be said")
+
+// Restorations returns all restorations of this database, the oldest first.
+func (s *Service) Restorations(ctx context.Context) ([]Restoration, error) {
+	return listRestorations(ctx, s.pool)
+}

@@ -1,0 +1,62 @@
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/oncepay/oncepay/charges"
+	"github.com/oncepay/oncepay/outbox"
+)
+
+var (
+	restoredDesc = prometheus.NewDesc("oncepay_restorations_total", "Restores and failovers of the database, detected or declared.", nil, nil)
+	blindDesc    = prometheus.NewDesc("oncepay_restoration_detection_up", "1: restores and failovers of the database are detected; 0: its server does not tell which one it is.", nil, nil)
+)
+
+// confirmIdentity notes that the database is where it was, and says aloud if it is not, or if that cannot be known.
+func confirmIdentity(ctx context.Context, service *charges.Service, log *slog.Logger) error {
+	detected, err := service.ConfirmIdentity(ctx)
+	if err != nil && !outbox.Unavailable(err) {
+		log.Error("restoration.undetectable", "error", err)
+		return nil
+	}
+	reportRestored(log, detected)
+	return err
+}
+
+func reportRestored(log *slog.Logger, r *charges.Restoration) {
+	if r != nil {
+		log.Error("restoration.detected", "restoration_id", r.ID, "reason", r.Reason, "lost_from", r.LostFrom, "lost_from_stripe", r.LostFromStripe,
+			"detected_at", r.DetectedAt)
+	}
+}
+
+// restorationCollector asks the database at each scrape, as backlogCollector does.
+type restorationCollector struct {
+	charges *charges.Service
+	log     *slog.Logger
+}
+
+func (c restorationCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- restoredDesc
+	ch <- blindDesc
+}
+
+func (c restorationCollector) Collect(ch chan<- prometheus.Metric) {
+	up := 1.0
+	if c.charges.Blind() {
+		up = 0
+	}
+	ch <- prometheus.MustNewConstMetric(blindDesc, prometheus.GaugeValue, up)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	restorations, err := c.charges.Restorations(ctx)
+	if err != nil {
+		c.log.Warn("metrics.restorations", "error", err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(restorations)))
+}
