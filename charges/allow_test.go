@@ -29,6 +29,13 @@ func TestAllow(t *testing.T) {
 	key := func(k string) func(*Attempt) { return func(a *Attempt) { a.ProviderKey = k } }
 	code := func(c string) func(*Attempt) { return func(a *Attempt) { a.Code = c } }
 	look := func(after time.Duration, complete bool) Look { return Look{At: start.Add(after), Complete: complete} }
+	restored := func(id int64, detected time.Duration) Restoration {
+		return Restoration{ID: id, LostFrom: start.Add(detected - time.Hour), DetectedAt: start.Add(detected)}
+	}
+	lost := func(after time.Duration, id int64, complete bool) Look {
+		return Look{At: start.Add(after + time.Minute), Begun: start.Add(after), Complete: complete, Restoration: id}
+	}
+	const day = 24 * time.Hour
 	rekey := DefaultPolicy
 	rekey.Rekey = true
 	hasty := Policy{Window: DefaultPolicy.Window, LookDelays: []time.Duration{0}}
@@ -124,6 +131,46 @@ func TestAllow(t *testing.T) {
 			check: func(p Permit) bool { return p.Key == "k2" && !p.NewKey }},
 		{name: "new key refused, days later: the old key's age still counts", attempts: []Attempt{at(0, StoredFailure), at(62*time.Minute, Refused, key("k2"))}, looks: allLooks(start), database: 72 * time.Hour, policy: &rekey, want: LookFirst,
 			check: func(p Permit) bool { return p.Final && len(p.Open) == 1 }},
+		{name: "no attempt, looked within the window, an older look would not do: Stripe remembers what was sent since", looks: []Look{look(20*time.Hour, true)}, database: 42 * time.Hour, want: Send},
+		{name: "no attempt, looked a window ago: look", looks: []Look{look(20*time.Hour, true)}, database: 43 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return p.Since.Equal(start) }},
+		{name: "a look is as old as its beginning", looks: []Look{{At: start.Add(30 * time.Hour), Begun: start.Add(20 * time.Hour), Complete: true}}, database: 43 * time.Hour, want: LookFirst},
+		{name: "stored failure: the last look began too early for the last delay", attempts: []Attempt{at(0, StoredFailure)}, looks: []Look{{At: start.Add(62 * time.Minute), Begun: start.Add(50 * time.Minute), Complete: true}},
+			database: 62 * time.Minute, want: LookFirst},
+		{name: "stored failure: looks for a new key must be recent", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), database: 2 * time.Hour, policy: &rekey, want: LookFirst,
+			check: func(p Permit) bool { return p.NotBefore.Equal(start.Add(2*time.Hour - time.Minute)) }},
+
+		{name: "restored, no attempt: look at what may be lost", restored: []Restoration{restored(1, time.Minute)}, database: 2 * time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 && p.Final && len(p.Open) == 0 && p.Since.IsZero() }},
+		{name: "restored before the charge was accepted: its key may have been used", restored: []Restoration{restored(1, -29*day)}, database: time.Second, want: LookFirst},
+		{name: "restored a month ago: callers have long given up", restored: []Restoration{restored(1, -30*day)}, database: time.Second, want: Send},
+		{name: "restored, all attempts closed: look", attempts: []Attempt{at(0, NotSent)}, restored: []Restoration{restored(1, time.Minute)}, database: 2 * time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 }},
+		{name: "restored, an open attempt: the same again, which Stripe remembers", attempts: []Attempt{at(0, Unknown)}, restored: []Restoration{restored(1, time.Minute)}, database: 2 * time.Minute, want: Send},
+		{name: "restored, an open attempt past the window: around it first", attempts: []Attempt{at(0, Unknown)}, restored: []Restoration{restored(1, time.Minute)}, database: 25 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Open) == 1 && len(p.Restored) == 0 }},
+		{name: "restored, found absent around the attempt: a later one may be lost", attempts: []Attempt{at(0, Absent)}, looks: []Look{look(25*time.Hour, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 25*time.Hour + time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 }},
+		{name: "restored, a new key is due: it may have been used", attempts: []Attempt{at(0, StoredFailure)}, looks: allLooks(start), restored: []Restoration{restored(1, 61*time.Minute)}, database: 61*time.Minute + 30*time.Second, policy: &rekey, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 }},
+		{name: "restored and looked: send", looks: []Look{lost(2*time.Minute, 1, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 3 * time.Minute, want: Send},
+		{name: "restored, the look was cut short", looks: []Look{lost(2*time.Minute, 1, false)}, restored: []Restoration{restored(1, time.Minute)}, database: 3 * time.Minute, want: LookFirst},
+		{name: "restored, a look around attempts does not count", looks: []Look{look(2*time.Minute, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 3 * time.Minute, want: LookFirst},
+		{name: "restored, looked, and restored again: look at what that may have lost", looks: []Look{lost(2*time.Minute, 1, true)}, restored: []Restoration{restored(1, time.Minute), restored(2, time.Hour)}, database: time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 && p.Restored[0].ID == 2 }},
+		{name: "restored twice: one look for both", restored: []Restoration{restored(1, time.Minute), restored(2, time.Hour)}, database: time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 2 && p.NewestRestoration() == 2 }},
+		{name: "restored, looked at once: good while Stripe remembers", attempts: []Attempt{at(21*time.Hour, NotSent)}, looks: []Look{lost(2*time.Minute, 1, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 22*time.Hour + 46*time.Minute, want: Send},
+		{name: "restored, looked at once: not for ever, the last sends may not have been listed", attempts: []Attempt{at(21*time.Hour, NotSent)}, looks: []Look{lost(2*time.Minute, 1, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 22*time.Hour + 47*time.Minute, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 1 }},
+		{name: "restored, looked when all was listed: for ever", attempts: []Attempt{at(21*time.Hour, NotSent)}, looks: []Look{lost(16*time.Minute, 1, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 40 * time.Hour, want: Send},
+		{name: "restored, looked, quiet for longer than Stripe remembers: that look is not about it", looks: []Look{lost(22*time.Hour, 1, true)}, restored: []Restoration{restored(1, time.Minute)}, database: 30 * time.Hour, want: LookFirst,
+			check: func(p Permit) bool { return len(p.Restored) == 0 && p.Since.Equal(start) }},
+		{name: "restored just now by somebody else's clock", restored: []Restoration{restored(1, time.Minute)}, database: 59 * time.Second, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(time.Minute)) }},
+		{name: "restored, a window too short for an early look", restored: []Restoration{restored(1, time.Minute)}, database: 2 * time.Minute, policy: &Policy{Window: 10 * time.Minute, LookDelays: []time.Duration{0}}, want: WaitFor,
+			check: func(p Permit) bool { return p.Until.Equal(start.Add(16 * time.Minute)) }},
+		{name: "restored, but its payment is known", attempts: []Attempt{at(0, Answered)}, restored: []Restoration{restored(1, time.Minute)}, database: 2 * time.Minute, want: UseResult},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -120,18 +120,19 @@ func (s *Service) decide(ctx context.Context, tx pgx.Tx, b *Begun) error {
 		if err != nil {
 			return err
 		}
-		b.Permit = Allow(h, b.Clocks, b.Here, s.policy)
-		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, s.policy}
-		again := false
-		switch {
-		case b.restsOnAbsence():
+		if b.Permit = Allow(h, b.Clocks, b.Here, s.policy); b.restsOnAbsence() {
 			var detected *Restoration
-			again, detected, err = s.compareIdentity(ctx, tx)
+			if h.Restorations, detected, err = s.recall(ctx, tx, b.Clocks.Database); err != nil {
+				return err
+			}
 			b.Detected = cmp.Or(detected, b.Detected)
-		case b.Action == LookFirst:
-			again, err = s.lookInReadings(ctx, tx, b)
+			b.Permit = Allow(h, b.Clocks, b.Here, s.policy)
 		}
-		if err != nil || !again {
+		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, s.policy}
+		if b.Action != LookFirst {
+			return nil
+		}
+		if again, err := s.lookInReadings(ctx, tx, b); err != nil || !again {
 			return err
 		}
 	}
@@ -183,7 +184,7 @@ func sharedLook(p Permit, readings []Reading) Look {
 	return l
 }
 
-// history reads all that is on record of one charge.
+// history reads all that is on record of one charge itself.
 func history(ctx context.Context, db querier, c Charge) (History, error) {
 	attempts, err := listAttempts(ctx, db, []uuid.UUID{c.ID})
 	if err != nil {
@@ -193,8 +194,7 @@ func history(ctx context.Context, db querier, c Charge) (History, error) {
 	if err != nil {
 		return History{}, err
 	}
-	restorations, err := listRestorations(ctx, db)
-	return History{c.CreatedAt, attempts[c.ID], looks[c.ID], restorations}, err
+	return History{Accepted: c.CreatedAt, Attempts: attempts[c.ID], Looks: looks[c.ID]}, nil
 }
 
 // nextAttempt is the attempt that a permit to send allows: the earlier bytes under the earlier key, unless it is the first.

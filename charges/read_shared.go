@@ -72,6 +72,9 @@ func (h *Hold) take(ctx context.Context, tx pgx.Tx, b Begun, served []Reading) (
 				return "", err
 			}
 			h.Reading, err = insertReading(ctx, tx, b.Here, w, b.Clocks, h.by, keep)
+			if err == nil && !b.lookup.servedBy(h.Reading, i) {
+				err = fmt.Errorf("charge %s: a reading begun now would not serve it", b.Charge.ID) // and would be begun again and again
+			}
 			return ReadOn, err
 		}
 		reading, taken, err := takeReading(ctx, tx, r.ID, h.by)

@@ -62,9 +62,10 @@ const (
 // covers tells whether every payment that was created in the window is in the reading's stretch.
 func (r Reading) covers(w Window) bool { return !w.From.Before(r.From) && !w.To.After(r.To) }
 
-// beganBefore tells whether the attempt was sent after the reading began, by either clock: one of them may have been set back.
+// beganBefore tells whether the attempt was sent after the reading began: by PostgreSQL's clock, or, as that may have been set back, clearly so
+// by Stripe's, which is known to a second or two.
 func (r Reading) beganBefore(a Attempt) bool {
-	return !a.SentAt.Before(r.Begun.Database) || !a.StripeSentAt.Before(r.Begun.Stripe)
+	return !a.SentAt.Before(r.Begun.Database) || a.StripeSentAt.Sub(r.Begun.Stripe) > clockDrift
 }
 
 // stretch is the window, rounded outwards.

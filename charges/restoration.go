@@ -42,6 +42,9 @@ func unlessRestored(send Permit, h History, now Clocks, p Policy) Permit {
 		if settled || now.Database.Sub(r.DetectedAt) > restoredFor {
 			continue
 		}
+		if now.Database.Before(r.DetectedAt) {
+			return Permit{Action: WaitFor, Until: r.DetectedAt} // somebody has just found out, and a reading must begin after that
+		}
 		if proven := r.DetectedAt.Add(inDoubt); p.Window <= inDoubt && now.Database.Before(proven) {
 			return Permit{Action: WaitFor, Until: proven} // no earlier reading would do
 		}

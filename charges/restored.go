@@ -23,11 +23,11 @@ func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, e
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	err = outbox.InTx(ctx, s.pool, "identity.confirm", func(tx pgx.Tx) error {
-		_, server, err := readIdentity(ctx, tx)
+		_, server, _, err := readIdentity(ctx, tx)
 		if err != nil {
 			return err
 		}
-		detected, err = moved(ctx, tx, server)
+		detected, err = moved(ctx, tx, server, time.Time{})
 		return err
 	})
 	if err = noIdentity(err); err == nil || errors.Is(err, errNoIdentity) {
@@ -51,8 +51,9 @@ func noIdentity(err error) error {
 }
 
 // moved compares, under its lock, where the data was seen last with where it is, and writes down the difference: first that the data was
-// restored, then that it is here now. The first time ever there is nothing to compare with.
-func moved(ctx context.Context, tx pgx.Tx, server identity) (*Restoration, error) {
+// restored, then that it is here now. The first time ever there is nothing to compare with. now is when that was found, by PostgreSQL's clock;
+// zero: now.
+func moved(ctx context.Context, tx pgx.Tx, server identity, now time.Time) (*Restoration, error) {
 	known, seen, err := lockIdentity(ctx, tx)
 	if err != nil {
 		return nil, err
@@ -64,25 +65,33 @@ func moved(ctx context.Context, tx pgx.Tx, server identity) (*Restoration, error
 	if known.system != server.system {
 		reason = fmt.Sprintf("the server's system identifier was %d and is %d", known.system, server.system)
 	}
-	r, err := insertRestoration(ctx, tx, Restoration{LostFrom: seen, Actor: worker, Reason: reason}, known, server)
+	r, err := insertRestoration(ctx, tx, Restoration{DetectedAt: now, LostFrom: seen, Actor: worker, Reason: reason}, known, server)
 	if err != nil {
 		return nil, err
 	}
 	return &r, writeIdentity(ctx, tx, server)
 }
 
-// compareIdentity tells, in the transaction that is about to rely on what is not on record, whether the data has moved since it was seen last.
-// If so, that is written down, unless somebody else has just done it: then it is nil.
-func (s *Service) compareIdentity(ctx context.Context, tx pgx.Tx) (changed bool, detected *Restoration, err error) {
-	if s.Blind() {
-		return false, nil, nil // said at the start, and by a metric
+// recall returns the restorations, in the transaction that is about to rely on what is not on record. First it compares where the data is with
+// where it was seen last, and writes down what it finds: then that is detected as well, unless somebody else has just written it down.
+func (s *Service) recall(ctx context.Context, tx pgx.Tx, now time.Time) (all []Restoration, detected *Restoration, err error) {
+	restored := true
+	if !s.Blind() { // else that was said at the start, and a metric says it
+		var known, server identity
+		if known, server, restored, err = readIdentity(ctx, tx); err != nil {
+			return nil, nil, noIdentity(err)
+		}
+		if known != server {
+			restored = true
+			if detected, err = moved(ctx, tx, server, now); err != nil {
+				return nil, nil, err
+			}
+		}
 	}
-	known, server, err := readIdentity(ctx, tx)
-	if err != nil || known == server {
-		return false, nil, noIdentity(err)
+	if restored {
+		all, err = listRestorations(ctx, tx)
 	}
-	detected, err = moved(ctx, tx, server)
-	return true, detected, err
+	return all, detected, err
 }
 
 // DeclareRestored writes down that the database was restored in a way that leaves its server's identity as it was: a snapshot of its disk, or a
@@ -101,6 +110,9 @@ func (s *Service) DeclareRestored(ctx context.Context, since time.Time, who, bec
 				return ErrSinceUnknown
 			}
 			since = seen
+		}
+		if since.After(time.Now()) {
+			return fmt.Errorf("%s has not come yet", since.Format(time.RFC3339))
 		}
 		r, err = insertRestoration(ctx, tx, Restoration{LostFrom: since, Actor: who, Reason: because}, identity{}, identity{})
 		return err

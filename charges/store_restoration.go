@@ -19,16 +19,17 @@ type identity struct {
 
 // The name of the file that is being written begins with the timeline; pg_control_checkpoint tells it only some time after a promotion.
 const serverIdentitySQL = `
-SELECT coalesce(i.system_identifier, 0), coalesce(i.timeline, ''), s.system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+SELECT coalesce(i.system_identifier, 0), coalesce(i.timeline, ''), s.system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8),
+       EXISTS (SELECT FROM restoration)
   FROM pg_control_system() s LEFT JOIN database_identity i ON true`
 
-// readIdentity returns on which server the data was seen last (zero: on none), and on which it is now.
-func readIdentity(ctx context.Context, db querier) (known, server identity, err error) {
-	err = db.QueryRow(ctx, serverIdentitySQL).Scan(&known.system, &known.timeline, &server.system, &server.timeline)
+// readIdentity returns on which server the data was seen last (zero: on none), on which it is now, and whether it was ever restored.
+func readIdentity(ctx context.Context, db querier) (known, server identity, restored bool, err error) {
+	err = db.QueryRow(ctx, serverIdentitySQL).Scan(&known.system, &known.timeline, &server.system, &server.timeline, &restored)
 	if err != nil {
-		return known, server, fmt.Errorf("read the database's identity: %w", err)
+		return known, server, restored, fmt.Errorf("read the database's identity: %w", err)
 	}
-	return known, server, nil
+	return known, server, restored, nil
 }
 
 // lockIdentity returns on which server the data was seen last, and when, and holds the row until tx ends; zero: on none.
@@ -77,14 +78,21 @@ func scanRestoration(row pgx.CollectableRow) (r Restoration, err error) {
 }
 
 // The newest attempt that is left tells what Stripe's clock showed when this database's showed some time. Ids are of version 7, and so in the
-// order of their time.
+// order of their time. A server whose clock is behind that of the one before cannot have lost the future.
 const insertRestorationSQL = `
-INSERT INTO restoration (lost_from, lost_from_stripe, actor, reason, from_system_identifier, from_timeline, to_system_identifier, to_timeline)
-SELECT $1, (SELECT stripe_sent_at + ($1 - sent_at) FROM attempt ORDER BY id DESC LIMIT 1), $2, $3, nullif($4, 0), nullif($5, ''), nullif($6, 0), nullif($7, '')
+WITH found AS (
+    SELECT coalesce($1, clock_timestamp()) AS detected_at
+), lost AS (
+    SELECT detected_at, least($2, detected_at) AS lost_from FROM found
+)
+INSERT INTO restoration (detected_at, lost_from, lost_from_stripe, actor, reason, from_system_identifier, from_timeline, to_system_identifier, to_timeline)
+SELECT detected_at, lost_from, (SELECT stripe_sent_at + (lost_from - sent_at) FROM attempt ORDER BY id DESC LIMIT 1), $3, $4,
+       nullif($5::bigint, 0), nullif($6, ''), nullif($7::bigint, 0), nullif($8, '')
+  FROM lost
 RETURNING id, detected_at, lost_from, coalesce(lost_from_stripe, '0001-01-01T00:00:00Z'), actor, reason`
 
 func insertRestoration(ctx context.Context, tx pgx.Tx, r Restoration, from, to identity) (Restoration, error) {
-	rows, err := tx.Query(ctx, insertRestorationSQL, r.LostFrom, r.Actor, r.Reason, from.system, from.timeline, to.system, to.timeline)
+	rows, err := tx.Query(ctx, insertRestorationSQL, orNull(r.DetectedAt), r.LostFrom, r.Actor, r.Reason, from.system, from.timeline, to.system, to.timeline)
 	if err != nil {
 		return r, fmt.Errorf("insert restoration: %w", err)
 	}

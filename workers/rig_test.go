@@ -41,17 +41,17 @@ const settle = 90 * time.Second
 
 func newRig(t *testing.T, o charges.Options) *rig {
 	t.Helper()
-	pool := pgtest.New(t)
-	box, err := outbox.New(pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return newRigOn(t, pgtest.New(t), o)
+}
+
+func newRigOn(t *testing.T, pool *pgxpool.Pool, o charges.Options) *rig {
+	t.Helper()
 	sim, err := sandbox.New(sandbox.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(sim)
-	r := &rig{t: t, pool: pool, box: box, charges: charges.New(pool, box, o), sandbox: sim, url: server.URL}
+	r := (&rig{t: t, sandbox: sim, url: server.URL}).on(pool, o)
 	t.Cleanup(func() {
 		r.stop()
 		if err := sim.Close(); err != nil {
@@ -60,6 +60,18 @@ func newRig(t *testing.T, o charges.Options) *rig {
 		server.Close()
 	})
 	return r
+}
+
+// on is the rig with the same providers on another database.
+func (r *rig) on(pool *pgxpool.Pool, o charges.Options) *rig {
+	r.t.Helper()
+	box, err := outbox.New(pool)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	other := *r
+	other.pool, other.box, other.charges, other.workers = pool, box, charges.New(pool, box, o), nil
+	return &other
 }
 
 // start runs workers with the home account's key, or the one given.
@@ -118,11 +130,17 @@ func (l logTo) Write(p []byte) (int, error) {
 
 func (r *rig) create(change ...func(*charges.Request)) uuid.UUID {
 	r.t.Helper()
+	return r.createAs(uuid.New(), change...)
+}
+
+// createAs posts a charge under a key.
+func (r *rig) createAs(key uuid.UUID, change ...func(*charges.Request)) uuid.UUID {
+	r.t.Helper()
 	request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: "pm_card_visa", CaptureMethod: charges.CaptureAutomatic}
 	for _, c := range change {
 		c(&request)
 	}
-	a := r.charges.Create(r.t.Context(), []charges.CreateCharge{{Caller: "shop", Key: uuid.New(), Request: request}})[0]
+	a := r.charges.Create(r.t.Context(), []charges.CreateCharge{{Caller: "shop", Key: key, Request: request}})[0]
 	if a.Err != nil {
 		r.t.Fatal(a.Err)
 	}
