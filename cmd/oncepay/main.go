@@ -24,15 +24,16 @@ type commands struct {
 	LogLevel  slog.Level `env:"ONCEPAY_LOG_LEVEL" default:"info" help:"What is logged: debug, info, warn or error."`
 	LogFormat string     `env:"ONCEPAY_LOG_FORMAT" enum:"json,text" default:"json" help:"How it is logged, to stderr: json or text."`
 
-	Dev      devCommand      `cmd:"" help:"Run everything on this machine, to try it: PostgreSQL, simulators, API and worker."`
-	API      apiCommand      `cmd:"" name:"api" help:"Run the HTTP API."`
-	Worker   workerCommand   `cmd:"" help:"Run the workers, which call Stripe and SendGrid."`
-	Migrate  migrateCommand  `cmd:"" help:"Bring the database's schema up to date."`
-	Sandbox  sandboxCommand  `cmd:"" help:"Run simulators of Stripe and SendGrid."`
-	Keys     keysCommand     `cmd:"" help:"Create, list and revoke API tokens."`
-	Charge   chargeCommand   `cmd:"" help:"Create a charge, or get one, over the API."`
-	Outbox   outboxCommand   `cmd:"" help:"List what waits, or give it live jobs again."`
-	Webhooks webhooksCommand `cmd:"" help:"List, show and retry what Stripe and SendGrid have told."`
+	Dev       devCommand       `cmd:"" help:"Run everything on this machine, to try it: PostgreSQL, simulators, API and worker."`
+	API       apiCommand       `cmd:"" name:"api" help:"Run the HTTP API."`
+	Worker    workerCommand    `cmd:"" help:"Run the workers, which call Stripe and SendGrid."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the database's schema up to date."`
+	Sandbox   sandboxCommand   `cmd:"" help:"Run simulators of Stripe and SendGrid."`
+	Keys      keysCommand      `cmd:"" help:"Create, list and revoke API tokens."`
+	Charge    chargeCommand    `cmd:"" help:"Create a charge, or get one, over the API."`
+	Outbox    outboxCommand    `cmd:"" help:"List what waits, or give it live jobs again."`
+	Reconcile reconcileCommand `cmd:"" help:"Declare that the database was restored from a snapshot or a dump."`
+	Webhooks  webhooksCommand  `cmd:"" help:"List, show and retry what Stripe and SendGrid have told."`
 }
 
 // usageError is a setting that makes no sense. The process ends with status 2.
