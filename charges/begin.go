@@ -120,15 +120,19 @@ func (s *Service) decide(ctx context.Context, tx pgx.Tx, b *Begun) error {
 		if err != nil {
 			return err
 		}
-		if b.Permit = Allow(h, b.Clocks, b.Here, s.policy); b.restsOnAbsence() {
+		policy, err := s.policyFor(ctx, tx, b.Charge.ID, h.Attempts)
+		if err != nil {
+			return err
+		}
+		if b.Permit = Allow(h, b.Clocks, b.Here, policy); b.restsOnAbsence() {
 			var detected *Restoration
 			if h.Restorations, detected, err = s.recall(ctx, tx, b.Clocks.Database); err != nil {
 				return err
 			}
 			b.Detected = cmp.Or(detected, b.Detected)
-			b.Permit = Allow(h, b.Clocks, b.Here, s.policy)
+			b.Permit = Allow(h, b.Clocks, b.Here, policy)
 		}
-		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, s.policy}
+		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, policy}
 		if b.Action != LookFirst {
 			return nil
 		}

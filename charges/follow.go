@@ -15,8 +15,9 @@ import (
 // Following is what a worker needs to ask Stripe about payments of a charge.
 type Following struct {
 	Charge   Charge
-	Account  Account  // that they are at; zero: no attempt is on record, so the payments were found at the worker's own
-	Payments []string // their ids; empty: there is nothing to ask about
+	Account  Account   // that they are at; zero: no attempt is on record, so the payments were found at the worker's own
+	Payments []string  // their ids; empty: there is nothing to ask about
+	Now      time.Time // by PostgreSQL's clock, before any of this was read
 
 	known map[string]bool // payments that are on record
 }
@@ -40,6 +41,10 @@ func (s *Service) Payments(ctx context.Context, id uuid.UUID) (Following, error)
 }
 
 func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(paymentState) bool) (Following, error) {
+	var now time.Time
+	if err := s.reads.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return Following{}, fmt.Errorf("read the clock: %w", err)
+	}
 	c, err := findCharge(ctx, s.reads, id)
 	if err != nil {
 		return Following{}, err
@@ -48,7 +53,7 @@ func (s *Service) following(ctx context.Context, id uuid.UUID, wanted func(payme
 	if err != nil {
 		return Following{}, err
 	}
-	f := Following{Charge: c, known: map[string]bool{}}
+	f := Following{Charge: c, Now: now, known: map[string]bool{}}
 	for _, state := range states {
 		f.known[state.ID] = true
 		if wanted(state) {
@@ -102,16 +107,28 @@ func (s *Service) BeginCancel(ctx context.Context, id uuid.UUID, here Here, acti
 			if !cancelDue(c, state, paid, now, actionTTL) {
 				continue
 			}
-			if a, err = nextCancel(ctx, tx, c, state, here); err != nil {
+			next, refused, err := nextCancel(ctx, tx, c, state, here)
+			switch {
+			case err != nil:
 				return err
+			case refused < maxCancels:
+				a, due = next, true
+				return insertCancel(ctx, tx, a)
+			case c.Status != NeedsReview:
+				return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: cancelRefused}, worker, map[string]any{"payment_intent": state.ID, "refusals": refused})
 			}
-			due = true
-			return insertCancel(ctx, tx, a)
 		}
 		return nil
 	})
 	return a, due, err
 }
+
+// maxCancels is how often Stripe may answer an attempt to cancel one payment, over about half a day, before a person is asked. The payment is
+// read from time to time all the same, so that what the person does at Stripe is noticed.
+const maxCancels = 20
+
+// cancelRefused is why a person is asked: a payment that should be over is not, and Stripe does not let us cancel it.
+const cancelRefused = "cancel_refused"
 
 func cancelDue(c Charge, state paymentState, paid bool, now time.Time, actionTTL time.Duration) bool {
 	switch state.Status {
@@ -130,14 +147,15 @@ func cancelDue(c Charge, state paymentState, paid bool, now time.Time, actionTTL
 	return cancelFirst || waits && now.Sub(c.UpdatedAt) >= actionTTL
 }
 
-func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, here Here) (Attempt, error) {
+// nextCancel is the next attempt to cancel a payment, and how many before it Stripe has answered without canceling it.
+func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, here Here) (a Attempt, answered int, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Attempt{}, fmt.Errorf("attempt id: %w", err)
+		return Attempt{}, 0, fmt.Errorf("attempt id: %w", err)
 	}
 	n, answered, err := countCancels(ctx, tx, c.ID, state.ID)
 	if err != nil {
-		return Attempt{}, err
+		return Attempt{}, 0, err
 	}
 	// No caller's key can equal it. Canceling twice does no harm, so a key that Stripe has stored an answer under, which it would
 	// repeat for a day whatever became of the payment, is followed by another.
@@ -146,7 +164,7 @@ func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, he
 		key = fmt.Sprintf("%s:%d", key, answered)
 	}
 	return Attempt{ID: id, ChargeID: c.ID, Number: n + 1, ProviderKey: key, Account: here.Account,
-		Request: "cancellation_reason=abandoned", StripeSentAt: here.Clock, Payment: state.ID}, nil
+		Request: "cancellation_reason=abandoned", StripeSentAt: here.Clock, Payment: state.ID}, answered, nil
 }
 
 // SettleCancel writes down how an attempt to cancel a payment ended, and takes what Stripe said of the payment.

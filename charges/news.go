@@ -34,12 +34,16 @@ func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Accoun
 	if err != nil {
 		return Taken, err
 	}
-	first := state.ID == ""
+	before := state
+	first := before.ID == ""
 	state = state.merge(n)
 	if err := upsertPayment(ctx, tx, c.ID, state); err != nil {
 		return Taken, err
 	}
 	if c.PaymentIntent != nil && *c.PaymentIntent != n.ID {
+		if !first && c.Status.Final() && over(before.Status) && before.Status == state.Status {
+			return DuplicatePayment, nil // nothing that whoever settled the charge could not know
+		}
 		return DuplicatePayment, s.second(ctx, tx, c, state, actor, first)
 	}
 	// The payment is the operation's result, whatever became of the attempts' own answers.

@@ -36,7 +36,7 @@ var ErrLostHold = errors.New("the reading is not ours any more")
 func (s *Service) TakeReading(ctx context.Context, b Begun) (hold Hold, turn Turn, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	served, err := servedFor(ctx, s.pool, b.lookup)
+	served, err := servedFor(ctx, s.reads, b.lookup)
 	if err != nil {
 		return Hold{}, "", err
 	}

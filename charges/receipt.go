@@ -29,8 +29,29 @@ const (
 	ReceiptBounced   ReceiptStatus = "bounced"   // the buyer's mail server has refused it
 )
 
+// ReceiptPolicy says what becomes of a receipt whose sending is unknown and that no event settles.
+type ReceiptPolicy struct {
+	Resend bool          // send it again; the buyer may get two mails
+	Wait   time.Duration // how long an event may settle it before that; 0: 15 min
+	Most   int           // how often it may become unknown before only a person can send it again; 0: 3
+}
+
+func (p ReceiptPolicy) withDefaults() ReceiptPolicy {
+	if p.Wait == 0 {
+		p.Wait = 15 * time.Minute // SendGrid's events come within seconds, and are repeated for a day
+	}
+	if p.Most == 0 {
+		p.Most = 3
+	}
+	return p
+}
+
+// resends tells whether a receipt that has been unknown so often is sent again by itself.
+func (p ReceiptPolicy) resends(doubts int) bool { return p.Resend && doubts < p.Most }
+
 // ReceiptClaim is what a worker may do about a receipt now. With neither Send nor Wait set: nothing.
 type ReceiptClaim struct {
+	ID        uuid.UUID
 	Send      bool // it was claimed for this worker, which must send it and call SettleReceipt
 	Wait      time.Duration
 	Charge    Charge
@@ -45,48 +66,97 @@ type ReceiptResult struct {
 }
 
 // ClaimReceipt claims a charge's receipt before it is sent. A claim whose worker did not come back within a minute is
-// over: the mail may have gone out, so the receipt becomes unknown and is not sent again.
+// over: the mail may have gone out, so the receipt becomes unknown and is sent again only as [ReceiptPolicy] says. A claim whose
+// commit is in doubt is asked for again under the same id, since nothing has been sent yet.
 func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (claim ReceiptClaim, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = outbox.InTx(ctx, s.pool, "receipt.claim", func(tx pgx.Tx) error {
-		claim = ReceiptClaim{}
-		status, recipient, age, err := lockReceipt(ctx, tx, charge)
-		if err != nil {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return ReceiptClaim{}, fmt.Errorf("claim id: %w", err)
+	}
+	once := func() error {
+		return outbox.InTx(ctx, s.pool, "receipt.claim", func(tx pgx.Tx) error {
+			claim, err = s.claimReceipt(ctx, tx, charge, id)
 			return err
-		}
-		switch {
-		case status == ReceiptPending:
-			claim.Send, claim.Recipient = true, recipient
-			if claim.Charge, err = findCharge(ctx, tx, charge); err != nil {
-				return err
-			}
-			return updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptSending})
-		case status == ReceiptSending && age < inCall:
-			claim.Wait = inCall - age
-		case status == ReceiptSending:
-			return updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptUnknown, Error: "the worker that sent it did not come back"})
-		}
-		return nil
-	})
+		})
+	}
+	if err = once(); errors.Is(err, outbox.ErrInDoubt) {
+		err = untilAnswered(ctx, once)
+	}
 	return claim, err
 }
 
-// SettleReceipt writes down what came of a claimed receipt. One that has been settled otherwise meanwhile, as by an event
-// that came before the answer, stays so, but for the news that an unknown one was sent after all.
-func (s *Service) SettleReceipt(ctx context.Context, charge uuid.UUID, r ReceiptResult) error {
+func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.UUID) (claim ReceiptClaim, err error) {
+	claim.ID = id
+	row, err := lockReceipt(ctx, tx, charge)
+	if err != nil {
+		return claim, err
+	}
+	again := row.status == ReceiptUnknown && s.receipts.resends(row.doubts)
+	switch {
+	case row.status == ReceiptSending && row.claim == id: // the commit of a moment ago, whose answer was lost
+		claim.Send = true
+	case again && row.unchanged < s.receipts.Wait:
+		claim.Wait = s.receipts.Wait - row.unchanged
+	case row.status == ReceiptPending || again:
+		claim.Send = true
+		err = claimRow(ctx, tx, charge, id)
+	case row.status == ReceiptSending && row.age < inCall:
+		claim.Wait = inCall - row.age
+	case row.status == ReceiptSending:
+		if s.receipts.resends(row.doubts + 1) {
+			claim.Wait = s.receipts.Wait
+		}
+		err = updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptUnknown, Error: "the worker that sent it did not come back"})
+	}
+	if err != nil || !claim.Send {
+		return claim, err
+	}
+	claim.Recipient = row.recipient
+	claim.Charge, err = findCharge(ctx, tx, charge)
+	return claim, err
+}
+
+// SettleReceipt writes down what came of a claimed receipt, however often it has to try within some seconds. One that has been settled otherwise
+// meanwhile, as by an event that came before the answer, or claimed by somebody else, stays so, but for the news that an unknown one was sent after all.
+// It says after what wait the receipt is to be claimed again; 0: it is not.
+func (s *Service) SettleReceipt(ctx context.Context, charge, claim uuid.UUID, r ReceiptResult) (again time.Duration, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	return outbox.InTx(ctx, s.pool, "receipt.settle", func(tx pgx.Tx) error {
-		status, _, _, err := lockReceipt(ctx, tx, charge)
-		if err != nil {
+	err = untilAnswered(ctx, func() error {
+		return outbox.InTx(ctx, s.pool, "receipt.settle", func(tx pgx.Tx) error {
+			row, err := lockReceipt(ctx, tx, charge)
+			if err != nil {
+				return err
+			}
+			if r.Status == ReceiptUnknown && s.receipts.resends(row.doubts+1) {
+				again = s.receipts.Wait
+			}
+			inHand := row.status == ReceiptSending && row.claim == claim
+			if inHand || r.Status == ReceiptSent && (row.status == ReceiptUnknown || row.status == ReceiptPending) {
+				return updateReceipt(ctx, tx, charge, r)
+			}
+			return recordMessage(ctx, tx, charge, r.MessageID)
+		})
+	})
+	return again, err
+}
+
+// untilAnswered tries again for as long as ctx lasts while the database cannot be asked or its answer was lost. What is tried does no harm if it is
+// done twice.
+func untilAnswered(ctx context.Context, try func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := try()
+		if !outbox.Unavailable(err) {
 			return err
 		}
-		if status == ReceiptSending || status == ReceiptUnknown && r.Status == ReceiptSent {
-			return updateReceipt(ctx, tx, charge, r)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
 		}
-		return recordMessage(ctx, tx, charge, r.MessageID)
-	})
+	}
 }
 
 // insertReceipt makes a charge's one receipt due; it reports false if there is one already.
@@ -100,24 +170,46 @@ func insertReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, recipient s
 }
 
 const lockReceiptSQL = `
-SELECT status, recipient, coalesce(clock_timestamp() - claimed_at, '0')
+SELECT status, recipient, coalesce(clock_timestamp() - claimed_at, '0'), clock_timestamp() - updated_at,
+       coalesce(claim_id, '00000000-0000-0000-0000-000000000000'), doubts
   FROM receipt WHERE charge_id = $1 FOR UPDATE`
 
-func lockReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (status ReceiptStatus, recipient string, age time.Duration, err error) {
-	err = tx.QueryRow(ctx, lockReceiptSQL, charge).Scan(&status, &recipient, &age)
+// receiptRow is a locked receipt.
+type receiptRow struct {
+	status    ReceiptStatus
+	recipient string
+	age       time.Duration // of its latest claim
+	unchanged time.Duration // since its status changed
+	claim     uuid.UUID     // the latest; zero: none
+	doubts    int           // how often it became unknown
+}
+
+func lockReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (r receiptRow, err error) {
+	err = tx.QueryRow(ctx, lockReceiptSQL, charge).Scan(&r.status, &r.recipient, &r.age, &r.unchanged, &r.claim, &r.doubts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
 	if err != nil {
 		err = fmt.Errorf("lock receipt of charge %s: %w", charge, err)
 	}
-	return status, recipient, age, err
+	return r, err
+}
+
+func claimRow(ctx context.Context, tx pgx.Tx, charge, claim uuid.UUID) error {
+	_, err := tx.Exec(ctx, `
+UPDATE receipt
+   SET status = 'sending', claim_id = $2, claimed_at = clock_timestamp(), message_id = NULL, error = NULL, updated_at = clock_timestamp()
+ WHERE charge_id = $1`, charge, claim)
+	if err != nil {
+		return fmt.Errorf("claim receipt of charge %s: %w", charge, err)
+	}
+	return nil
 }
 
 const updateReceiptSQL = `
 UPDATE receipt
    SET status = $2::text, message_id = nullif($3, ''), error = nullif($4, ''), updated_at = clock_timestamp(),
-       claimed_at = CASE WHEN $2::text = 'sending' THEN clock_timestamp() ELSE claimed_at END
+       doubts = doubts + CASE WHEN $2::text = 'unknown' THEN 1 ELSE 0 END
  WHERE charge_id = $1`
 
 func updateReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, r ReceiptResult) error {

@@ -115,8 +115,11 @@ func addText(to map[string]any, name, text string) {
 	}
 }
 
-// readRefunds sees to it that a worker lists a charge's refunds and disputes at Stripe.
+// readRefunds sees to it that a worker lists a charge's refunds and disputes at Stripe, whatever becomes of its job.
 func (s *Service) readRefunds(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
+	if err := wantReading(ctx, tx, charge); err != nil {
+		return err
+	}
 	return s.outbox.Hurry(ctx, tx, outbox.Entry{Kind: outbox.KindRefunds, ChargeID: charge})
 }
 

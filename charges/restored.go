@@ -125,5 +125,5 @@ var ErrSinceUnknown = errors.New("no worker has run on this database, so since w
 
 // Restorations returns all restorations of this database, the oldest first.
 func (s *Service) Restorations(ctx context.Context) ([]Restoration, error) {
-	return listRestorations(ctx, s.pool)
+	return listRestorations(ctx, s.reads)
 }

@@ -13,19 +13,21 @@ import (
 // Service is the domain's door: each method is one story and at most one transaction at a time. It is safe for
 // concurrent use, in one process or many.
 type Service struct {
-	pool   *pgxpool.Pool // for transactions
-	reads  outbox.Reads  // for single queries
-	outbox *outbox.Outbox
-	keyTTL time.Duration
-	policy Policy
-	watch  *watch
-	blind  atomic.Bool // the server does not tell which one it is
+	pool     *pgxpool.Pool // for transactions
+	reads    outbox.Reads  // for single queries
+	outbox   *outbox.Outbox
+	keyTTL   time.Duration
+	policy   Policy
+	receipts ReceiptPolicy
+	watch    *watch
+	blind    atomic.Bool // the server does not tell which one it is
 }
 
 // Options are the service's settings.
 type Options struct {
-	KeyTTL time.Duration // how long the answer to a POST is stored under its key; 0: 24 h
-	Policy Policy        // zero: DefaultPolicy
+	KeyTTL   time.Duration // how long the answer to a POST is stored under its key; 0: 24 h
+	Policy   Policy        // zero: DefaultPolicy
+	Receipts ReceiptPolicy // zero: what is unknown is held until evidence or a person settles it
 }
 
 // New returns a service that stores everything through pool.
@@ -36,7 +38,7 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	if o.Policy.Window == 0 {
 		o.Policy = DefaultPolicy
 	}
-	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy}
+	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
 	s.watch = newWatch(s.settled)
 	return s
 }

@@ -154,7 +154,15 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 	if !moved {
 		return fmt.Errorf("move charge %s from %s to %s: it changed under its own lock", c.ID, c.Status, change.To)
 	}
-	if change.To != Succeeded || c.ReceiptEmail == "" {
+	if change.To != Succeeded {
+		return nil
+	}
+	return s.receiptDue(ctx, tx, c)
+}
+
+// receiptDue makes the receipt of a charge that has succeeded due, with its job, if it wants one and has none.
+func (s *Service) receiptDue(ctx context.Context, tx pgx.Tx, c Charge) error {
+	if c.ReceiptEmail == "" {
 		return nil
 	}
 	created, err := insertReceipt(ctx, tx, c.ID, c.ReceiptEmail)

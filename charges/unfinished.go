@@ -26,13 +26,18 @@ SELECT id FROM (
     (SELECT c.id
        FROM receipt r JOIN charge c ON c.id = r.charge_id
       WHERE r.status IN ('pending', 'sending', 'unknown') AND r.charge_id > $1
-        AND (NOT $7 OR r.status <> 'unknown')` + unfinishedFilter + `
+        AND (NOT $7 OR r.status <> 'unknown' OR r.doubts < $8)` + unfinishedFilter + `
       ORDER BY r.charge_id LIMIT $6)
     UNION
     (SELECT DISTINCT c.id
        FROM payment p JOIN charge c ON c.id = p.charge_id
       WHERE p.followed AND p.charge_id > $1` + unfinishedFilter + `
-      ORDER BY c.id LIMIT $6)) page
+      ORDER BY c.id LIMIT $6)
+    UNION
+    (SELECT c.id
+       FROM refund_reading w JOIN charge c ON c.id = w.charge_id
+      WHERE w.charge_id > $1` + unfinishedFilter + `
+      ORDER BY w.charge_id LIMIT $6)) page
  ORDER BY id LIMIT $6`
 
 const unfinishedFilter = `
@@ -43,7 +48,7 @@ const unfinishedFilter = `
 
 const unfinishedSQL = `
 SELECT c.id, c.status, c.payment_intent IS NOT NULL, EXISTS (SELECT FROM payment p WHERE p.charge_id = c.id AND p.followed), c.send_before, c.created_at, coalesce(c.review_reason, ''),
-       r.status, coalesce(r.error, ''), clock_timestamp()
+       r.status, coalesce(r.error, ''), coalesce(r.doubts, 0), EXISTS (SELECT FROM refund_reading w WHERE w.charge_id = c.id), clock_timestamp()
   FROM charge c
   LEFT JOIN receipt r ON r.charge_id = c.id
  WHERE c.id = ANY ($1)
@@ -65,13 +70,15 @@ type unfinished struct {
 	review     string // why it needs_review, or ""
 	receipt    *string
 	doubt      string // what went wrong with the receipt, or ""
+	doubts     int    // how often its sending was unknown
+	unread     bool   // its refunds and disputes are to be listed
 	now        time.Time
 }
 
 // Unfinished implements [outbox.Source]: what still waits, and what may be done about it by the same fold that the
 // worker will ask, judged on PostgreSQL's clock alone.
 func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, after uuid.UUID, limit int, lock outbox.Lock) ([]outbox.Item, uuid.UUID, error) {
-	rows, err := tx.Query(ctx, unfinishedIDsSQL, after, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs, limit, f.Wanting)
+	rows, err := tx.Query(ctx, unfinishedIDsSQL, after, orNull(f.Since), orNull(f.Until), f.Caller, f.ChargeIDs, limit, f.Wanting, s.resendable())
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("list unfinished charges: %w", err)
 	}
@@ -88,7 +95,7 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
 	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (u unfinished, err error) {
-		return u, row.Scan(&u.id, &u.status, &u.paid, &u.followed, &u.sendBefore, &u.created, &u.review, &u.receipt, &u.doubt, &u.now)
+		return u, row.Scan(&u.id, &u.status, &u.paid, &u.followed, &u.sendBefore, &u.created, &u.review, &u.receipt, &u.doubt, &u.doubts, &u.unread, &u.now)
 	})
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("read unfinished charges: %w", err)
@@ -119,7 +126,10 @@ func (s *Service) Unfinished(ctx context.Context, tx pgx.Tx, f outbox.Filter, af
 			}
 			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: kind, ChargeID: u.id}, Class: class, Wants: wants, Reason: u.review, CreatedAt: u.created})
 		}
-		if class, wants, due := classifyReceipt(u.receipt); due {
+		if u.unread {
+			items = append(items, outbox.Item{Entry: outbox.Entry{Kind: outbox.KindRefunds, ChargeID: u.id}, Class: outbox.AtProvider, Wants: true, CreatedAt: u.created})
+		}
+		if class, wants, due := classifyReceipt(u.receipt, s.receipts.resends(u.doubts)); due {
 			item := outbox.Item{Entry: outbox.Entry{Kind: outbox.KindReceipt, ChargeID: u.id}, Class: class, Wants: wants, CreatedAt: u.created}
 			if class == outbox.ReceiptUnknown {
 				item.Reason = u.doubt
@@ -159,7 +169,7 @@ func classify(u unfinished, h History, p Policy) (class outbox.Class, wants bool
 	}
 }
 
-func classifyReceipt(status *string) (class outbox.Class, wants, due bool) {
+func classifyReceipt(status *string, resends bool) (class outbox.Class, wants, due bool) {
 	if status == nil {
 		return "", false, false
 	}
@@ -169,9 +179,17 @@ func classifyReceipt(status *string) (class outbox.Class, wants, due bool) {
 	case ReceiptSending:
 		return outbox.ReceiptSending, true, true
 	case ReceiptUnknown:
-		return outbox.ReceiptUnknown, false, true
+		return outbox.ReceiptUnknown, resends, true
 	}
 	return "", false, false
+}
+
+// resendable is how often a receipt must have become unknown to be left alone.
+func (s *Service) resendable() int {
+	if !s.receipts.Resend {
+		return 0
+	}
+	return s.receipts.Most
 }
 
 const countSettledSQL = `

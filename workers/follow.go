@@ -65,9 +65,15 @@ func (w *followWorker) Work(ctx context.Context, job *river.Job[outbox.FollowPay
 		if err := w.cancel(ctx, a, began); err != nil {
 			return err
 		}
-		return river.JobSnooze(backoff(a.Number)) // and see what became of it
+		return river.JobSnooze(cancelBackoff(a.Number)) // and see what became of it
 	}
 	return river.JobSnooze(jitter(min(max(time.Since(f.Charge.UpdatedAt)/4, w.every), followMost)))
+}
+
+// cancelBackoff is how long a cancel's successor waits: doubling from a second to an hour, since what Stripe has refused a few times it
+// goes on refusing.
+func cancelBackoff(attempt int) time.Duration {
+	return jitter(min(time.Second<<min(attempt-1, 12), followMost))
 }
 
 // read asks Stripe about each payment and takes what it says. It is false if Stripe did not say. One that Stripe does not have is an

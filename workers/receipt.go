@@ -27,6 +27,7 @@ type receiptWorker struct {
 }
 
 // Work claims the receipt, sends it and settles the claim. A kill in between leaves the claim, which becomes unknown.
+// Where unknown receipts are sent again, the job comes back for that, after SendGrid's events had their time.
 func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendReceipt]) error {
 	if wait := w.pace.takeSoon(ctx); wait > 0 {
 		return river.JobSnooze(wait)
@@ -47,7 +48,7 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 	}
 
 	var result charges.ReceiptResult
-	var wait time.Duration
+	var hold time.Duration
 	var sendErr error
 	mail, err := sendgrid.Render(claim.Charge)
 	if err != nil {
@@ -57,19 +58,22 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 		mail.To = claim.Recipient
 		var messageID string
 		messageID, sendErr = w.mailer.Send(call, mail)
-		result, wait = DecideReceipt(messageID, sendErr)
+		result, hold = DecideReceipt(messageID, sendErr)
 	}
 	rendered := err == nil
-	err = w.charges.SettleReceipt(ctx, id, result)
+	again, err := w.charges.SettleReceipt(ctx, id, claim.ID, result)
 	if rendered && w.judge(ctx, began, sendErr) {
-		wait = min(wait, mailBusyWait) // its queue is paused, and wakes when SendGrid does
+		hold = min(hold, mailBusyWait) // its queue is paused, and wakes when SendGrid does
 	}
 	w.report(id, result, time.Since(began), err)
 	if err != nil {
 		return err
 	}
-	if wait > 0 {
-		return river.JobSnooze(jitter(wait) + time.Second)
+	if hold > 0 {
+		return river.JobSnooze(jitter(hold) + time.Second)
+	}
+	if again > 0 {
+		return river.JobSnooze(again)
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (w *refundsWorker) Work(ctx context.Context, job *river.Job[outbox.ReadRefu
 		whole = whole && read
 	}
 	if whole {
-		return nil
+		return w.sender.charges.RefundsRead(ctx, f.Charge.ID, f.Now)
 	}
 	return river.JobSnooze(jitter(min(max(time.Since(job.CreatedAt)/4, downWait), readMost)))
 }

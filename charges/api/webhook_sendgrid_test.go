@@ -95,7 +95,11 @@ func (d *deployment) claim(t *testing.T, c charge) charges.ReceiptClaim {
 
 func (d *deployment) settleReceipt(t *testing.T, c charge, r charges.ReceiptResult) {
 	t.Helper()
-	if err := d.service.SettleReceipt(t.Context(), uuid.MustParse(c.ID), r); err != nil {
+	var claim uuid.UUID
+	if err := d.pool.QueryRow(t.Context(), `SELECT claim_id FROM receipt WHERE charge_id = $1`, c.ID).Scan(&claim); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.service.SettleReceipt(t.Context(), uuid.MustParse(c.ID), claim, r); err != nil {
 		t.Fatal(err)
 	}
 }
