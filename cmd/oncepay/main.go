@@ -32,6 +32,7 @@ type commands struct {
 	Keys      keysCommand      `cmd:"" help:"Create, list and revoke API tokens."`
 	Charge    chargeCommand    `cmd:"" help:"Create a charge, or get one, over the API."`
 	Outbox    outboxCommand    `cmd:"" help:"List what waits, or give it live jobs again."`
+	Review    reviewCommand    `cmd:"" help:"List, show and settle what needs a person."`
 	Reconcile reconcileCommand `cmd:"" help:"Declare that the database was restored from a snapshot or a dump."`
 	Webhooks  webhooksCommand  `cmd:"" help:"List, show and retry what Stripe and SendGrid have told."`
 }

@@ -17,6 +17,7 @@ type outboxReplay struct {
 	filter   `embed:""`
 	operator `embed:""`
 	Apply    bool      `help:"Do it."`
+	Resend   bool      `name:"resend-unknown-receipts" help:"Send the receipts once more that are unknown now; their buyers may get two mails."`
 	Rate     perSecond `default:"1000/s" placeholder:"N/s" help:"Most jobs written per second."`
 }
 
@@ -40,6 +41,9 @@ func (c *outboxReplay) Run(ctx context.Context) error {
 		if err := printReport(preview); err != nil {
 			return err
 		}
+		if c.Resend {
+			fmt.Printf("\n%d unknown receipts would be sent again.", preview.Counts[outbox.ReceiptUnknown])
+		}
 		fmt.Printf("\n%d jobs would be written. Nothing was changed; --apply does it.\n", preview.Enqueued)
 		return nil
 	}
@@ -53,7 +57,12 @@ func (c *outboxReplay) Run(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("\n%d jobs were written.\n", report.Enqueued)
-	return nil
+	if !c.Resend {
+		return nil
+	}
+	n, err := b.charges.ResendUnknown(ctx, c.filter.outbox(), "outbox replay --resend-unknown-receipts", c.who())
+	fmt.Printf("%d unknown receipts are sent again.\n", n)
+	return err
 }
 
 // showProgress draws a bar of n pieces of work for whoever sits at a terminal; a log file is spared it.

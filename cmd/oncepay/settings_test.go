@@ -67,6 +67,9 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"worker", "ONCEPAY_STRIPE_RATE=NaN", []string{"--stripe-rate", "ONCEPAY_STRIPE_RATE", "25/s"}},
 		{"worker", "ONCEPAY_LOOK_DELAYS=5m,1m", []string{"--look-delays (ONCEPAY_LOOK_DELAYS)", "grow"}},
 		{"worker", "ONCEPAY_LOOK_DELAYS=-1m", []string{"--look-delays (ONCEPAY_LOOK_DELAYS)"}},
+		{"worker", "ONCEPAY_RECEIPT_UNKNOWN=maybe", []string{"--receipt-unknown (ONCEPAY_RECEIPT_UNKNOWN)", "hold"}},
+		{"review settle 5f1c4f6e-6f39-4c3c-9d0b-2d1a7a3f6a10 --as=failed", "", []string{"--because"}},
+		{"review list --limit=0", "", []string{"--limit"}},
 		{"worker", "ONCEPAY_LOOK_DELAYS=soon", []string{"--look-delays", "ONCEPAY_LOOK_DELAYS"}},
 		{"worker", "ONCEPAY_REKEY=maybe", []string{"--rekey (ONCEPAY_REKEY)", "review", "auto"}},
 		{"worker", "ONCEPAY_CONCURRENCY=0", []string{"--concurrency (ONCEPAY_CONCURRENCY)"}},
@@ -184,7 +187,7 @@ func TestPortTaken(t *testing.T) {
 // Whoever cannot reach the database says so and ends; nobody waits for ever, and no password is told.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"migrate --timeout=1s", "keys list", "outbox list", "outbox replay --apply"} {
+	for _, command := range []string{"migrate --timeout=1s", "keys list", "outbox list", "outbox replay --apply", "review list"} {
 		l := oncepayArgs(strings.Fields(command)...)
 		l.env = environment(good, "")
 		r := l.run(t)
