@@ -219,3 +219,23 @@ func (r *rig) exec(sql string, args ...any) {
 		r.t.Fatal(err)
 	}
 }
+
+// I5: where it is asked for, a receipt in doubt is sent again by its own job after SendGrid's events had their time, and by none after that.
+func TestReceiptsInDoubtAreSentAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{Receipts: charges.ReceiptPolicy{Resend: true, Wait: 300 * time.Millisecond, Most: 3}})
+	r.fail(onMail(sandbox.Fault{Kind: sandbox.DropAfter}, 1))
+	r.start()
+	once := r.create(mailed)
+	r.awaitReceipt(once, charges.ReceiptSent)
+	if n := len(r.sandbox.Ledger().Mails); n != 2 {
+		t.Errorf("%d mails, want 2", n)
+	}
+	r.fail(onMail(sandbox.Fault{Kind: sandbox.DropBefore}, sandbox.Forever))
+	never := r.create(mailed)
+	r.await("three sends in doubt, and no job", func() bool {
+		return r.count(`SELECT count(*) FROM receipt WHERE charge_id = $1 AND status = 'unknown' AND doubts = 3`, never) == 1 &&
+			r.count(`SELECT count(*) FROM river_job WHERE kind = 'receipt_send' AND state <> 'completed'`) == 0
+	})
+	r.unburned()
+}
