@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,10 +25,24 @@ const maxAttempts = 32767
 // argsVersion is in every job, so that a later release can tell what an earlier one wrote.
 const argsVersion = 1
 
+// Version tells which release's form a job's arguments have. One that this release cannot read is 0: the charge's id is all that is needed of
+// them, and a job that could not be read at all would be live, and never run.
+type Version int
+
+// UnmarshalJSON never fails.
+func (v *Version) UnmarshalJSON(raw []byte) error {
+	n, err := strconv.Atoi(string(raw))
+	if err != nil {
+		n = 0
+	}
+	*v = Version(n)
+	return nil
+}
+
 // SendCharge asks for one charge to be taken as far towards a final state as its attempts allow.
 type SendCharge struct {
 	ChargeID uuid.UUID `json:"charge_id"`
-	Version  int       `json:"v"`
+	Version  Version   `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -41,7 +56,7 @@ func (SendCharge) InsertOpts() river.InsertOpts {
 // FollowPayment asks for the payments of one charge to be read again at Stripe, and canceled there where that is due.
 type FollowPayment struct {
 	ChargeID uuid.UUID `json:"charge_id"`
-	Version  int       `json:"v"`
+	Version  Version   `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -53,7 +68,7 @@ func (FollowPayment) InsertOpts() river.InsertOpts { return asking }
 // ReadRefunds asks for the refunds and disputes of one charge's payments to be listed at Stripe.
 type ReadRefunds struct {
 	ChargeID uuid.UUID `json:"charge_id"`
-	Version  int       `json:"v"`
+	Version  Version   `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -68,7 +83,7 @@ var asking = river.InsertOpts{Queue: QueueBacklog, MaxAttempts: maxAttempts, Pri
 // SendReceipt asks for the receipt of one charge to be mailed, unless it has been claimed before.
 type SendReceipt struct {
 	ChargeID uuid.UUID `json:"charge_id"`
-	Version  int       `json:"v"`
+	Version  Version   `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -81,7 +96,7 @@ func (SendReceipt) InsertOpts() river.InsertOpts {
 
 // ExpireKeys removes stored answers whose time is over.
 type ExpireKeys struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -92,7 +107,7 @@ func (ExpireKeys) InsertOpts() river.InsertOpts { return upkeep }
 
 // Sweep gives a live job to everything that waits without one.
 type Sweep struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -103,7 +118,7 @@ func (Sweep) InsertOpts() river.InsertOpts { return upkeep }
 
 // ApplyEvents applies what providers have told and could not be applied at once.
 type ApplyEvents struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -114,7 +129,7 @@ func (ApplyEvents) InsertOpts() river.InsertOpts { return upkeep }
 
 // RemoveEvents removes what providers have told long ago.
 type RemoveEvents struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // Kind names the job in River's table.

@@ -28,7 +28,8 @@ type rig struct {
 	charges *charges.Service
 	sandbox *sandbox.Sandbox
 	url     string
-	workers *Workers // nil while stopped
+	workers *Workers             // nil while stopped
+	metrics *prometheus.Registry // of the workers that were started last
 
 	// How payments that are not over are followed; zero: the workers' own defaults.
 	follow, actionTTL time.Duration
@@ -81,7 +82,7 @@ func (r *rig) start(key ...string) {
 	if len(key) > 0 {
 		secret = key[0]
 	}
-	r.workers, _ = r.launch(secret, r.url)
+	r.workers, r.metrics = r.launch(secret, r.url)
 }
 
 // launch runs workers that call Stripe at url. Whoever calls it stops them.
@@ -238,4 +239,22 @@ func (r *rig) unburned() {
 	if n := r.count(`SELECT count(*) FROM river_job WHERE errors IS NOT NULL OR state IN ('discarded', 'cancelled', 'retryable')`); n != 0 {
 		r.t.Errorf("%d of River's jobs failed", n)
 	}
+}
+
+// figure is the sum of a metric's values over its labels.
+func (r *rig) figure(name string) (sum float64) {
+	r.t.Helper()
+	families, err := r.metrics.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
 }

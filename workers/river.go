@@ -2,11 +2,16 @@ package workers
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
+
+	"github.com/oncepay/oncepay/workers/transport"
 )
 
 // retryPolicy is for errors of ours, which are the database's: the first retries come soon, later ones each minute, and
@@ -17,16 +22,58 @@ func (retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
 	return time.Now().Add(backoff(len(job.Errors) + 1))
 }
 
+// mostErrors is how many errors River keeps with one job. They are read with it each time it runs, so the list must end; later ones are logged alone.
+const mostErrors = 20
+
+// guard is around every run of every job. What River stores of an error is one short line without secrets, since it writes many jobs' ends in one
+// statement and one text that PostgreSQL refuses would hold up all of them; a panic is an error like any other.
+type guard struct {
+	river.MiddlewareDefaults
+	log *slog.Logger
+}
+
+// Work implements River's middleware.
+func (g *guard) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g.log.Error("job.panicked", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "panic", transport.Clean(fmt.Sprint(p)), "trace", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
+		}
+		err = g.bound(job, err)
+	}()
+	return run(ctx)
+}
+
+// bound makes an error fit to be stored. Where there are enough of them already the job comes back without one, which costs no attempt either.
+func (g *guard) bound(job *rivertype.JobRow, err error) error {
+	if err == nil || errors.As(err, new(*river.JobSnoozeError)) {
+		return err
+	}
+	err = cleanError{err}
+	if len(job.Errors) < mostErrors || errors.As(err, new(*river.JobCancelError)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	g.log.Error("job.failed", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "error", err, "errors_kept", len(job.Errors))
+	return river.JobSnooze(backoff(len(job.Errors) + 1))
+}
+
+// cleanError is an error in a text that may be stored anywhere.
+type cleanError struct{ error }
+
+func (e cleanError) Error() string { return transport.Clean(e.error.Error()) }
+func (e cleanError) Unwrap() error { return e.error }
+
 // errorHandler makes every failed run visible, in our own words.
 type errorHandler struct{ log *slog.Logger }
 
 func (h errorHandler) HandleError(_ context.Context, job *rivertype.JobRow, err error) *river.ErrorHandlerResult {
-	h.log.Error("job.failed", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "error", err)
+	h.log.Error("job.failed", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "error", cleanError{err})
 	return nil
 }
 
+// HandlePanic is for a panic outside of what guard is around.
 func (h errorHandler) HandlePanic(_ context.Context, job *rivertype.JobRow, panicked any, trace string) *river.ErrorHandlerResult {
-	h.log.Error("job.panicked", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "panic", panicked, "trace", trace)
+	h.log.Error("job.panicked", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "panic", transport.Clean(fmt.Sprint(panicked)), "trace", trace)
 	return nil
 }
 

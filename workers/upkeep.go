@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
+	"github.com/oncepay/oncepay/workers/transport"
 )
 
 // How often the periodic jobs run. They run on whichever worker leads, and once more when it starts to.
@@ -73,6 +74,13 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[outbox.Sweep]) erro
 	w.metrics.swept.Add(float64(report.Enqueued))
 	if report.Enqueued > 0 {
 		w.log.Warn("outbox.sweep", "enqueued", report.Enqueued)
+	}
+	if err != nil {
+		return err
+	}
+	strange, err := w.outbox.UnknownKinds(ctx)
+	for kind, n := range strange {
+		w.log.Warn("outbox.unknown_kind", "kind", transport.Clean(kind), "jobs", n)
 	}
 	return err
 }

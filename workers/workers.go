@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
@@ -83,7 +84,8 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.KeepEvents = 30 * 24 * time.Hour
 	}
 	metrics := NewMetrics(c.Metrics)
-	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, restorationCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log})
+	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, restorationCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log},
+		kindCollector{c.Outbox, c.Log})
 	if err := confirmIdentity(ctx, c.Charges, c.Log); err != nil {
 		c.Log.Warn("workers.start", "error", err) // Begin asks again
 	}
@@ -155,6 +157,8 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 		FetchPollInterval:    fetchPoll,
 		PollOnly:             c.PollOnly,
 		RetryPolicy:          retryPolicy{},
+		Middleware:           []rivertype.Middleware{&guard{log: c.Log}},
+		FetchOnlyKnownKinds:  true, // what a newer release has written waits for a newer worker, and costs no attempt
 		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
 		ReindexerSchedule: river.NeverSchedule(),
 		ErrorHandler:      errorHandler{c.Log},

@@ -1,0 +1,44 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
+)
+
+// known are all jobs of this release.
+var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{}}
+
+const unknownKinds = `
+SELECT kind, count(*)
+  FROM river_job
+ WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled') AND kind <> ALL ($1)
+ GROUP BY kind
+ ORDER BY kind
+ LIMIT 20`
+
+// UnknownKinds counts the live jobs of each kind that this release does not know, for at most twenty kinds. A newer release has written them, whose
+// workers will run them, or an older one, and nobody will. Nothing is lost by that: what they are about gets jobs that this release knows.
+func (o *Outbox) UnknownKinds(ctx context.Context) (map[string]int64, error) {
+	kinds := make([]string, len(known))
+	for i, args := range known {
+		kinds[i] = args.Kind()
+	}
+	rows, err := o.pool.Query(ctx, unknownKinds, kinds)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs of unknown kinds: %w", err)
+	}
+	counts := map[string]int64{}
+	var kind string
+	var n int64
+	_, err = pgx.ForEachRow(rows, []any{&kind, &n}, func() error {
+		counts[kind] = n
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count jobs of unknown kinds: %w", err)
+	}
+	return counts, nil
+}
