@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"pgregory.net/rapid"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
 func stripeTime(n int64) time.Time { return time.Unix(1_700_000_000+n, 0).UTC() }
@@ -111,4 +114,60 @@ func TestNewsAreInTotalOrder(t *testing.T) {
 			t.Fatalf("%+v, %+v, %+v: the order matters", x, y, z)
 		}
 	})
+}
+
+// I3: a lost job is found as long as no reading has begun after the event that wanted one.
+func TestReadingsOfRefundsAreOnRecord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	id := f.create(t, request())
+	f.settle(t, f.begin(t, id, Send), paid)
+	want := func() {
+		t.Helper()
+		if err := outbox.InTx(t.Context(), f.pool, "test", func(tx pgx.Tx) error { return f.readRefunds(t.Context(), tx, id) }); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.pool.Exec(t.Context(), `DELETE FROM river_job`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	swept := func() int {
+		t.Helper()
+		if _, err := f.box.Sweep(t.Context(), f.Service); err != nil {
+			t.Fatal(err)
+		}
+		return f.count(t, `SELECT count(*) FROM river_job WHERE kind = 'refunds_read' AND args ->> 'charge_id' = $1`, id.String())
+	}
+	begun := func() time.Time {
+		t.Helper()
+		p, err := f.Payments(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Now
+	}
+	read := func(since time.Time) {
+		t.Helper()
+		if err := f.RefundsRead(t.Context(), id, since); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := swept(); n != 0 {
+		t.Errorf("%d jobs for what nobody wants", n)
+	}
+	want()
+	early := begun()
+	want() // by another event, while that reading goes on
+	read(early)
+	if n := swept(); n != 1 {
+		t.Errorf("%d jobs after a reading that began too early", n)
+	}
+	if n := swept(); n != 1 {
+		t.Errorf("%d jobs after a second sweep", n)
+	}
+	want()
+	read(begun())
+	if n := swept(); n != 0 {
+		t.Errorf("%d jobs after the reading", n)
+	}
 }

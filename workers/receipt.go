@@ -52,7 +52,7 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 	var sendErr error
 	mail, err := sendgrid.Render(claim.Charge)
 	if err != nil {
-		result = charges.ReceiptResult{Status: charges.ReceiptFailed, Error: err.Error()}
+		result = charges.ReceiptResult{Status: charges.ReceiptFailed, Error: transport.Clean(err.Error())}
 	} else {
 		call := transport.WithNotAfter(context.WithoutCancel(ctx), began.Add(notAfter))
 		mail.To = claim.Recipient
@@ -136,7 +136,7 @@ func DecideReceipt(messageID string, err error) (r charges.ReceiptResult, wait t
 	if err == nil {
 		return charges.ReceiptResult{Status: charges.ReceiptSent, MessageID: messageID}, 0
 	}
-	r = charges.ReceiptResult{Status: charges.ReceiptPending, Error: err.Error()}
+	r = charges.ReceiptResult{Status: charges.ReceiptPending, Error: transport.Clean(err.Error())}
 	if errors.Is(err, transport.ErrNotSent) {
 		return r, mailDownWait
 	}

@@ -103,6 +103,7 @@ func TestRefundsAreRead(t *testing.T) {
 	if got := r.get(id).Status; got != charges.Succeeded {
 		t.Errorf("the charge is %s", got)
 	}
+	r.await("nothing to be read any more", func() bool { return r.count(`SELECT count(*) FROM refund_reading`) == 0 })
 	r.unburned()
 }
 

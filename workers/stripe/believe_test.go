@@ -103,3 +103,25 @@ func TestTextsAreCleanedAndBounded(t *testing.T) {
 		t.Errorf("nothing is left: %q", e.Message)
 	}
 }
+
+// What no database would store is left out of a payment's news, rather than that the news is lost with it.
+func TestWhatCannotBeStoredIsLeftOut(t *testing.T) {
+	t.Parallel()
+	c := charge("pm_card_visa")
+	const page = `https://bank.example/3ds`
+	for name, tt := range map[string]struct{ secret, url, wantSecret, wantURL string }{
+		"as usual":      {`pi_1_secret_x`, page, "pi_1_secret_x", page},
+		"NUL in a URL":  {`pi_1_secret_x`, page + `\u0000`, "pi_1_secret_x", ""},
+		"NUL in both":   {`pi_1_secret_\u0000`, page + `\u0000`, "", ""},
+		"not a letter":  {`pi_1_secret_x`, page + "\xff", "pi_1_secret_x", ""},
+		"several lines": {`pi_1_secret_x`, page + `\r\nx`, "pi_1_secret_x", ""},
+	} {
+		body := strings.Replace(intent(c), `"succeeded"`, `"requires_action"`, 1)
+		body = strings.Replace(body, `"client_secret":"pi_1_secret_x"`, `"client_secret":"`+tt.secret+`","next_action":{"type":"redirect_to_url","redirect_to_url":{"url":"`+tt.url+`"}}`, 1)
+		g := answer(t, 200, nil, body)
+		p, _, err := send(t, g, attempt(t, g, c))
+		if err != nil || p.ClientSecret != tt.wantSecret || p.RedirectURL != tt.wantURL || p.Status != "requires_action" {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}

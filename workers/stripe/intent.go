@@ -34,8 +34,9 @@ type intent struct {
 }
 
 var (
-	intentID = regexp.MustCompile(`^pi_[A-Za-z0-9_]{1,250}$`)
-	word     = regexp.MustCompile(`^[a-z0-9_]{1,60}$`)
+	intentID  = regexp.MustCompile(`^pi_[A-Za-z0-9_]{1,250}$`)
+	printable = regexp.MustCompile(`^[ -~]*$`) // what cannot be stored is left out, rather than that the payment's whole news is lost with it
+	word      = regexp.MustCompile(`^[a-z0-9_]{1,60}$`)
 )
 
 // payment checks that what was decoded is a PaymentIntent of our mode: any other JSON, such as {}, would decode as well.
@@ -56,10 +57,10 @@ func (g *Gateway) payment(i *intent, date time.Time) (charges.News, error) {
 		n.Failure = i.LastPaymentError.toCaller()
 	}
 	// Whoever has the client secret can pay, so it is taken along only where the buyer needs it.
-	if i.Status == "requires_action" {
+	if i.Status == "requires_action" && printable.MatchString(i.ClientSecret) {
 		n.ClientSecret = i.ClientSecret
-		if i.NextAction != nil && i.NextAction.RedirectToURL != nil {
-			n.RedirectURL = i.NextAction.RedirectToURL.URL
+		if a := i.NextAction; a != nil && a.RedirectToURL != nil && printable.MatchString(a.RedirectToURL.URL) {
+			n.RedirectURL = a.RedirectToURL.URL
 		}
 	}
 	return n, nil
