@@ -45,8 +45,12 @@ func (s *Stripe) write(r *frame.Request, who partition, do operation) (frame.Ans
 	if len(key) > maxKeyLength {
 		return respond(r, requestID, nil, invalid(400, "", "", fmt.Sprintf("An idempotency key has at most %d characters.", maxKeyLength))), nil
 	}
+	// Whether Stripe remembers the key is decided when the request comes in. A clock that is moved while a fault holds the request
+	// must not make it one that pays again: nobody else can use the key meanwhile.
+	var stored *storedAnswer
 	if key != "" {
-		if !s.claim(claim{who, key}) {
+		var free bool
+		if stored, free = s.claim(claim{who, key}); !free {
 			return respond(r, requestID, nil, invalid(409, "idempotency_key_in_use", "", "Another request with this idempotency key is in progress.")), nil
 		}
 		defer s.release(claim{who, key})
@@ -63,13 +67,12 @@ func (s *Stripe) write(r *frame.Request, who partition, do operation) (frame.Ans
 	}
 	p := formParams(r)
 	fingerprint := fingerprint(r.Path, p.values)
-	if stored := b.keys.recall(key, env.now); stored != nil {
+	if stored != nil {
 		return stored.replay(r, requestID, fingerprint), nil
 	}
 
 	done, apiErr, executed := perform(r.Fault, b, p, env, do)
 	answer := respond(r, requestID, done.view(), apiErr)
-	var stored *storedAnswer
 	if key != "" && executed {
 		answer.Header.Set("Original-Request", requestID)
 		stored = &storedAnswer{
@@ -99,14 +102,15 @@ func perform(f *frame.Fault, b *book, p *params, env environment, do operation) 
 	return done, apiErr, true
 }
 
-func (s *Stripe) claim(c claim) bool {
+// claim takes the key for one request, and returns what is remembered under it; false: another request has it.
+func (s *Stripe) claim(c claim) (*storedAnswer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inFlight[c] {
-		return false
+		return nil, false
 	}
 	s.inFlight[c] = true
-	return true
+	return s.book(c.who).keys.recall(c.key, s.clock.Now()), true
 }
 
 func (s *Stripe) release(c claim) {
@@ -143,7 +147,7 @@ type keyStore struct {
 
 func newKeyStore() keyStore { return keyStore{byKey: map[string]*storedAnswer{}} }
 
-// recall returns what is remembered under key; nil for the empty key.
+// recall returns what is remembered under key, or nil.
 func (k *keyStore) recall(key string, now time.Time) *storedAnswer {
 	stored := k.byKey[key]
 	if stored == nil || stored.forgotten(now) {

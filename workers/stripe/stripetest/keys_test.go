@@ -2,6 +2,7 @@ package stripetest_test
 
 import (
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
 
@@ -188,6 +189,41 @@ func TestKeyInFlightIsRefused(t *testing.T) {
 		t.Fatal("the held request was answered by a closed sandbox")
 	}
 	s.wantPayments(t, 3)
+}
+
+// A request that came while its key was known is a replay, however far the clock is moved before it is let go.
+func TestKeyIsJudgedWhenTheRequestComes(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	first := s.pay(t, "k-1")
+	arm(t, s, sandbox.Fault{Kind: sandbox.Delay, DelayMS: 2000})
+	held := make(chan *stripe.PaymentIntent, 1)
+	go func() {
+		pi, err := s.PaymentIntents.New(payment("k-1", "pm_card_visa"))
+		if err != nil {
+			t.Errorf("the held request: %v", err)
+		}
+		held <- pi
+	}()
+	for len(s.sb.Ledger().Requests) < 2 {
+		runtime.Gosched()
+	}
+	for { // until the held one has its key
+		if _, err := s.PaymentIntents.New(payment("k-1", "pm_card_visa")); err != nil {
+			refused(t, err, 409, stripe.ErrorCodeIdempotencyKeyInUse)
+			break
+		}
+	}
+	if err := s.sb.Advance(25 * time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if pi := <-held; pi.ID != first.ID || pi.LastResponse.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%s was paid, and then %s", first.ID, pi.ID)
+	}
+	s.wantPayments(t, 1)
+	if s.pay(t, "k-1").ID == first.ID {
+		t.Error("the key is still remembered after 25 hours")
+	}
 }
 
 func TestConcurrentSendsUnderOneKeyMakeOnePayment(t *testing.T) {
