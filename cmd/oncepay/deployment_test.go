@@ -24,12 +24,12 @@ const (
 
 // deployment is a database, a sandbox and whatever processes a test starts on them.
 type deployment struct {
-	t     *testing.T
-	url   string // of the database, for the processes
-	pool  *pgxpool.Pool
-	box   *sandboxProcess
-	token string // a caller's
-
+	t      *testing.T
+	url    string // of the database, for the processes
+	pool   *pgxpool.Pool
+	box    *sandboxProcess
+	token  string        // a caller's
+	env    []string      // NAME=value; what processes that are started from now on get besides
 	pooler outbox.Pooler // what url leads through; empty: nothing
 }
 
@@ -72,7 +72,7 @@ func (d *deployment) oncepay(args ...string) launch {
 	}
 	password, _ := u.User.Password()
 	l := launch{
-		args: args, env: []string{"DATABASE_URL=" + d.url, "ONCEPAY_DATABASE_CONNS=6"},
+		args: args, env: append([]string{"DATABASE_URL=" + d.url, "ONCEPAY_DATABASE_CONNS=6"}, d.env...),
 		secrets: []string{password, stripeKey, sendgridKey, d.token, buyersHost},
 	}
 	if d.pooler != "" {
@@ -116,11 +116,16 @@ func (d *deployment) worker(flags ...string) service {
 
 func (d *deployment) workerUnready(flags ...string) service {
 	d.t.Helper()
+	p := d.workerProcess(flags...).start(d.t)
+	return service{p, "http://" + p.awaitLog("worker.listen", "address")}
+}
+
+// workerProcess is a worker that has not been started.
+func (d *deployment) workerProcess(flags ...string) launch {
 	l := d.oncepay(append([]string{"worker", "--listen=127.0.0.1:0"}, flags...)...)
 	l.env = append(l.env, "STRIPE_SECRET_KEY="+stripeKey, "STRIPE_API_BASE="+d.box.url, "SENDGRID_API_KEY="+sendgridKey,
 		"SENDGRID_API_BASE="+d.box.url, "RECEIPT_FROM=Shop <receipts@shop.example>")
-	p := l.start(d.t)
-	return service{p, "http://" + p.awaitLog("worker.listen", "address")}
+	return l
 }
 
 func (s service) awaitReady() {

@@ -21,6 +21,9 @@ const (
 func TestMain(m *testing.M) {
 	switch os.Getenv(actAs) {
 	case actAsOncepay:
+		if at := os.Getenv(crashEnv); at != "" {
+			armCrash(at)
+		}
 		os.Exit(run(os.Args[1:]))
 	case actAsGoParent:
 		os.Exit(goRun(os.Args[1:]))

@@ -115,17 +115,20 @@ func (s *sandboxProcess) advance(by string) {
 	s.control(http.MethodPost, "clock", `{"advance":"`+by+`"}`, nil)
 }
 
+// payment is one of the ledger's.
+type payment struct {
+	ID       string            `json:"id"`
+	Amount   int64             `json:"amount"`
+	Currency string            `json:"currency"`
+	Status   string            `json:"status"`
+	Metadata map[string]string `json:"metadata"`
+}
+
 // ledger is what really happened.
 type ledger struct {
 	Now      time.Time `json:"now"`
-	Payments []struct {
-		ID       string            `json:"id"`
-		Amount   int64             `json:"amount"`
-		Currency string            `json:"currency"`
-		Status   string            `json:"status"`
-		Metadata map[string]string `json:"metadata"`
-	} `json:"payment_intents"`
-	Mails []struct {
+	Payments []payment `json:"payment_intents"`
+	Mails    []struct {
 		To  string `json:"to"`
 		Key string `json:"idempotency_key"`
 	} `json:"mails"`
