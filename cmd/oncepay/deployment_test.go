@@ -36,7 +36,13 @@ type deployment struct {
 // deploy makes a deployment without processes, but for its sandbox.
 func deploy(t *testing.T) *deployment {
 	t.Helper()
-	d := &deployment{t: t, url: pgtest.URL(t), token: "token_of_the_shop"}
+	return deployOn(t, pgtest.URL(t))
+}
+
+// deployOn is deploy on a database that the test has made.
+func deployOn(t *testing.T, url string) *deployment {
+	t.Helper()
+	d := &deployment{t: t, url: url, token: "token_of_the_shop"}
 	d.pool = openPool(t, d.url)
 	d.box = startSandbox(t)
 	box, err := outbox.New(d.pool)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -98,7 +99,7 @@ func balance(t *testing.T, to ...service) (base string) {
 			panic(err) // an address that was called before
 		}
 		r.SetURL(target)
-	}})
+	}, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}) // a process that was killed answers nothing
 	t.Cleanup(server.Close)
 	return server.URL
 }

@@ -133,6 +133,7 @@ type ledger struct {
 		Key string `json:"idempotency_key"`
 	} `json:"mails"`
 	Requests []struct {
+		Seq    int64     `json:"seq"`
 		Method string    `json:"method"`
 		Path   string    `json:"path"`
 		Key    string    `json:"idempotency_key"`
