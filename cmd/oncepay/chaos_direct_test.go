@@ -16,6 +16,7 @@ func (c *chaos) direct(rng *rand.Rand) {
 	began := time.Now()
 	var days sync.WaitGroup
 	defer days.Wait()
+	c.wellAgain()
 	for i := 0; time.Now().Before(c.end); i++ {
 		var what string
 		switch n := rng.IntN(100); {
@@ -25,15 +26,15 @@ func (c *chaos) direct(rng *rand.Rand) {
 			what = c.killOne("worker", c.workers[rng.IntN(2)], rng)
 		case n < 80:
 			what = c.killOne("api", c.apis[rng.IntN(2)], rng)
-		case n < 83:
+		case n < 84:
 			what = c.killPostgres(rng)
-		case n < 87:
+		case n < 88:
 			what = c.restartOne([]*replica{c.workers[rng.IntN(2)], c.apis[rng.IntN(2)]}[rng.IntN(2)])
-		case n < 90:
+		case n < 92:
 			what = c.dayWithoutWorkers(rng)
-		case n < 91:
+		case n < 93:
 			what = c.dayInAMinute(&days)
-		case n < 95:
+		case n < 96:
 			what = c.replayOnce()
 		default:
 			what = "a stranger's payment"
@@ -46,6 +47,15 @@ func (c *chaos) direct(rng *rand.Rand) {
 			c.faults.read(c)
 		}
 		time.Sleep(50*time.Millisecond + upTo(rng, 450*time.Millisecond))
+	}
+}
+
+// wellAgain ends all faults, and leaves providers that take their time, as they do: so that many calls are under way when a process dies.
+func (c *chaos) wellAgain() {
+	c.t.Helper()
+	c.box.clearFaults()
+	for _, path := range []string{"/v1/payment_intents*", "/v3/mail/send"} {
+		c.box.control("POST", "faults", `{"method":"POST","path":"`+path+`","fault":"delay","delay_ms":250,"probability":0.5,"times":-1}`, nil)
 	}
 }
 
@@ -119,6 +129,16 @@ func (c *chaos) killPostgres(rng *rand.Rand) string {
 // dayWithoutWorkers lets more than a day pass at the providers while no worker runs. A worker may not live to see the clock jump by so
 // much: between the moment when it is told the time and the one when its request arrives no day passes in truth.
 func (c *chaos) dayWithoutWorkers(rng *rand.Rand) string {
+	// The answers to the last requests are lost, and some are still on their way when their worker dies.
+	for _, members := range []string{`"fault":"drop_after","probability":0.6`, `"fault":"drop_after","delay_ms":600`} {
+		c.box.control("POST", "faults", `{"method":"POST","path":"/v1/payment_intents","times":-1,`+members+`}`, nil)
+	}
+	heard := "heard"
+	if rng.IntN(3) > 0 { // nor do events tell of them
+		heard = "not heard"
+		c.box.control("POST", "faults", `{"fault":"no_webhooks"}`, nil)
+	}
+	time.Sleep(500*time.Millisecond + upTo(rng, time.Second))
 	how := "killed"
 	for _, m := range c.workers {
 		if rng.IntN(3) == 0 {
@@ -131,6 +151,7 @@ func (c *chaos) dayWithoutWorkers(rng *rand.Rand) string {
 		}
 	}
 	c.awaitArrivals()
+	c.wellAgain()
 	c.calendar.Lock()
 	c.box.advance("25h")
 	c.jumps++
@@ -138,7 +159,7 @@ func (c *chaos) dayWithoutWorkers(rng *rand.Rand) string {
 	for _, m := range c.workers {
 		m.service = m.start()
 	}
-	return "a day without workers, who were " + how
+	return fmt.Sprintf("a day without workers, who were %s; the providers' events before it were %s", how, heard)
 }
 
 // awaitArrivals waits until requests of the dead have arrived: until no more come.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -188,7 +187,6 @@ func (c *chaos) report(v verdict) {
 		c.seed, *chaosDuration, v.charges, c.faults.n+kills+c.jumps, c.faults.n, kills, c.kills["api"], c.kills["worker"], c.kills["PostgreSQL"], c.jumps, c.replays,
 		v.paid, v.ended, v.mails, v.review, v.buyer, v.unknown, v.lost, v.doubled, v.stuck, v.other)
 	c.t.Log(line)
-	slog.Info(line)
 	if v.lost+v.doubled+v.stuck+v.other > 0 {
 		c.t.Errorf("again with: -chaos.seed=%d -chaos.duration=%s", c.seed, *chaosDuration)
 	}
