@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +58,10 @@ func TestI2I3I4I5I7Chaos(t *testing.T) {
 	c.shops.open(c)
 	c.direct(rand.New(rand.NewPCG(seed, 0)))
 	c.settle()
+	for _, m := range c.workers { // so that nothing moves while it is judged
+		m.signal(syscall.SIGTERM)
+		m.exitCode()
+	}
 	c.report(c.verdict())
 }
 
