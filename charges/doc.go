@@ -11,5 +11,8 @@
 // What providers tell unasked comes in through [Service.TakeStripeEvent] and [Service.TakeReceiptEvents], which store each event once
 // and apply it in the same transaction, in whatever order events, answers and looks arrive.
 //
+// What a person must decide is told by [Service.Reviews] and [Service.Evidence], and settled by [Service.Rule] and [Service.RuleReceipt], which refuse what
+// contradicts the record and let the same fold judge whether anything may be sent.
+//
 // Nothing here calls a provider, and nothing here commits other than through the outbox's InTx.
 package charges

@@ -102,6 +102,11 @@ func (r Ruling) checkSucceeded(d dossier) error {
 			}
 		}
 	}
+	if found := foundBy(d.looks, d.payments); at < 0 && found != "" && found != id {
+		if err := r.unless("a look has found the payment %s with the charge's key, and not %s", found, id); err != nil {
+			return err
+		}
+	}
 	for _, p := range d.payments {
 		var err error
 		switch {

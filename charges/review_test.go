@@ -2,6 +2,7 @@ package charges
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,9 @@ func TestRulings(t *testing.T) {
 		{name: "succeeded, the other was refunded", as: Succeeded, own: own("pi_1"), payments: []paymentState{pi("pi_1", "succeeded"), pi("pi_2", "succeeded")}, refunded: map[string]int64{"pi_2": 1099}},
 		{name: "succeeded, the second one counts", as: Succeeded, named: "pi_2", own: own("pi_1"), payments: []paymentState{pi("pi_1", "canceled"), pi("pi_2", "succeeded")}},
 		{name: "succeeded, the other can still be paid", as: Succeeded, own: own("pi_1"), payments: []paymentState{pi("pi_1", "succeeded"), pi("pi_2", "processing")}, why: "cancel it at Stripe first", forced: force},
+
+		{name: "succeeded, by the one that was found", as: Succeeded, named: "pi_7", looks: []Look{looked(time.Hour, "pi_7")}},
+		{name: "succeeded, by another than was found", as: Succeeded, named: "pi_9", looks: []Look{looked(time.Hour, "pi_7")}, why: "found the payment pi_7", forced: force},
 
 		{name: "failed, nothing known", as: Failed, attempts: []Attempt{tried(Refused, "idempotency_error", time.Hour)}},
 		{name: "failed, after a stored failure", as: Failed, attempts: stored, looks: storedLooks},
@@ -336,6 +340,27 @@ func TestRulingsAtOnce(t *testing.T) {
 		}
 		if won != 1 {
 			t.Errorf("%d rulings won", won)
+		}
+	}
+}
+
+// I2: whether a person or Stripe is first, money that moved is never called failed.
+func TestRulingAndNewsAtOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	for i := range 10 {
+		id := f.parked(t, Result{Outcome: Refused, Code: idempotencyError}, idempotencyError, mailedTo)
+		var both sync.WaitGroup
+		var ruled, heard error
+		var note Note
+		both.Go(func() { _, ruled = f.tryRule(t, id, Ruling{As: Failed}) })
+		both.Go(func() { note, heard = f.Hear(t.Context(), id, f.home, said("succeeded", fmt.Sprintf("pi_%d", i))) })
+		both.Wait()
+		if heard != nil || ruled != nil && !errors.As(ruled, new(*RulingError)) || (ruled == nil) != (note == PaidAfterEnd) {
+			t.Errorf("ruling: %v; news: %q, %v", ruled, note, heard)
+		}
+		if got := f.status(t, id); got != Succeeded || f.receipt(t, id) != ReceiptPending {
+			t.Errorf("status %s", got)
 		}
 	}
 }

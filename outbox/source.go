@@ -11,7 +11,8 @@ import (
 // Class says, for the operator's counts, where a piece of work stands. The charges package decides it.
 type Class string
 
-// The classes. Those from NeverSent to ReceiptSending, and AtProvider, want a job; the others do not.
+// The classes. Those from NeverSent to ReceiptSending, and AtProvider, want a job; the others do not, but for ReceiptUnknown where
+// that is sent again.
 const (
 	NeverSent      Class = "never_sent"        // nothing has left for Stripe: send
 	InWindow       Class = "inside_window"     // the same key again is safe: Stripe remembers it

@@ -9,5 +9,8 @@
 // [Probe] asks Stripe each minute who we are, in which mode, and what time it is there. While it has no good answer,
 // nothing is sent and no attempt is written.
 //
-// A receipt's job claims the receipt, sends the mail and settles the claim. What is in doubt stays visibly unknown.
+// A receipt's job claims the receipt, sends the mail and settles the claim. What is in doubt stays visibly unknown, until evidence or a person settles it,
+// or it is sent again where that was asked for.
+//
+// River's rows are not trusted: its errors are cleaned and bounded, kinds of other releases are left to those, and a sweep gives a job to whatever waits without one.
 package workers
