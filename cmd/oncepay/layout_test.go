@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"charges":                       {"outbox"},
 	"charges/api":                   {"charges", "outbox"},
 	"charges/client":                {},
+	"charges/model":                 {},
 	"workers":                       {"charges", "outbox", "workers/stripe", "workers/sendgrid", "workers/transport"},
 	"workers/transport":             {},
 	"workers/stripe":                {"charges", "workers/transport"},
