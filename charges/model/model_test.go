@@ -72,7 +72,7 @@ func (v variant) check(t *testing.T) string {
 			t.Skipf("the model is not checked: install %[1]s (Debian: apt install %[1]s)", program)
 		}
 	}
-	dir := t.TempDir() // Spin writes into its working directory
+	dir := t.TempDir()                       // Spin writes into its working directory
 	source, err := os.ReadFile("charge.pml") // here, so that go test sees that it changed
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "charge.pml"), source, 0o600)

@@ -24,3 +24,6 @@ func notAfter(ctx context.Context) time.Time {
 func tooLate(t time.Time) bool {
 	return !t.IsZero() && time.Now().Round(0).After(t)
 }
+
+// NotAfter is the time that [WithNotAfter] has put into a context; zero: none.
+func NotAfter(ctx context.Context) time.Time { return notAfter(ctx) }

@@ -1,0 +1,173 @@
+package workers
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncepay/oncepay/outbox"
+	"github.com/oncepay/oncepay/workers/sandbox"
+)
+
+// TestModel plays worlds at random: each is a list of steps, in any order, after each of which the invariants hold, and in the end
+// everything has come to its end. A list that fails is made as short as it can be and printed, with the flag that plays it again.
+//
+// By default it plays few worlds, to be quick. For long: go test ./workers -run TestModel$ -rapid.checks=2000 -rapid.steps=60 -timeout 2h
+func TestModel(t *testing.T) {
+	t.Parallel()
+	playShortly(t)
+	s := newStage(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := s.newWorld(rt, rapid.Bool().Draw(rt, "rekey"))
+		defer w.close()
+		rt.Repeat(w.steps())
+		w.conclude()
+	})
+}
+
+// playShortly bounds what was not bounded by flags.
+func playShortly(t *testing.T) {
+	t.Helper()
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, value := range map[string]string{"rapid.checks": "15", "rapid.steps": "25", "rapid.nofailfile": "true"} {
+		if given[name] {
+			continue
+		}
+		if err := flag.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// upsets are what can happen while a job runs.
+var upsets = map[string]struct {
+	stop   moment
+	faults []sandbox.Fault
+}{
+	"nothing":                   {},
+	"the answer is lost":        {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropAfter}, 1)}},
+	"the request is lost":       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropBefore}, 1)}},
+	"half an answer":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Truncate}, 1)}},
+	"a page of HTML":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.HTML}, 1)}},
+	"500":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 500}, 1)}},
+	"500, stored":               {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500}, 1)}},
+	"500, stored, and paid":     {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}},
+	"429":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 429}, 1)}},
+	"409":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 409}, 1)}},
+	"401":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 401}, 1)}},
+	"400":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 400, Code: "payment_method_unexpected_state"}, 1)}},
+	"lists fail":                {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}},
+	"lists are cut short":       {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Truncate, Times: sandbox.Forever}}},
+	"lists are late":            {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.ListLag, DelayMS: 300_000, Times: sandbox.Forever}}},
+	"payments cannot be read":   {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents/*", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}},
+	"the mail's answer is lost": {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.DropAfter}}},
+	"the mail is lost":          {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.DropBefore}}},
+	"mail: 429":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 429}}},
+	"mail: 503":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 503}}},
+
+	"sleeps before the call":          {stop: moment{before: "POST"}},
+	"sleeps before the answer":        {stop: moment{after: "POST"}},
+	"sleeps before the list":          {stop: moment{before: "GET"}},
+	"sleeps with the list":            {stop: moment{after: "GET"}},
+	"sleeps before the mail":          {stop: moment{before: "mail"}},
+	"sleeps after the mail":           {stop: moment{after: "mail"}},
+	"sleeps after the first commit":   {stop: moment{commit: 1, committed: true}},
+	"dies before the call":            {stop: moment{before: "POST", dies: true}},
+	"dies before the answer":          {stop: moment{after: "POST", dies: true}},
+	"dies with the list":              {stop: moment{after: "GET", dies: true}},
+	"dies after the mail":             {stop: moment{after: "mail", dies: true}},
+	"dies before the first commit":    {stop: moment{commit: 1, dies: true}},
+	"dies after the first commit":     {stop: moment{commit: 1, committed: true, dies: true}},
+	"dies before the second commit":   {stop: moment{commit: 2, dies: true}},
+	"dies after the second commit":    {stop: moment{commit: 2, committed: true, dies: true}},
+	"dies before the third commit":    {stop: moment{commit: 3, dies: true}},
+	"paid, and dies before an answer": {stop: moment{after: "POST", dies: true}, faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}},
+}
+
+var upsetNames = slices.Sorted(maps.Keys(upsets))
+
+var (
+	methods = []string{"pm_card_visa", "pm_card_visa", "pm_card_visa", "pm_card_chargeDeclined", "pm_card_authenticationRequired"}
+	kinds   = []outbox.Kind{outbox.KindCharge, outbox.KindCharge, outbox.KindCharge, outbox.KindFollow, outbox.KindReceipt}
+	// Around the bounds: a call's 45 s and 60 s, a look's 15 min and 1 h, the window's 23 h, Stripe's 24 h.
+	leaps = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour, 23*time.Hour + 30*time.Minute, 25 * time.Hour}
+)
+
+const (
+	mostCharges = 3 // of a world: what is tested is what happens to one, and that others are left alone
+	mostAsleep  = 4
+)
+
+// steps are what can happen next.
+func (w *world) steps() map[string]func(*rapid.T) {
+	some := func(t *rapid.T, n int, what string) int {
+		if n == 0 {
+			t.Skip("there is none")
+		}
+		return rapid.IntRange(0, n-1).Draw(t, what)
+	}
+	work := func(t *rapid.T) {
+		charge, kind := some(t, len(w.ids), "charge"), rapid.SampledFrom(kinds).Draw(t, "kind")
+		if len(w.asleep) >= mostAsleep || kind == outbox.KindReceipt && w.get(w.ids[charge]).Receipt == nil {
+			t.Skip("nothing to do")
+		}
+		upset := upsets[rapid.SampledFrom(upsetNames).Draw(t, "upset")]
+		w.work(rapid.IntRange(0, 1).Draw(t, "process"), w.jobOf(charge, kind), upset.stop, upset.faults...)
+	}
+	return map[string]func(*rapid.T){
+		"": func(t *rapid.T) { w.check() },
+		"post": func(t *rapid.T) {
+			if len(w.ids) == mostCharges {
+				t.Skip("enough")
+			}
+			w.post(rapid.SampledFrom(methods).Draw(t, "method"), rapid.SampledFrom([]string{"", "buyer@example.com"}).Draw(t, "receipt to"))
+		},
+		"post again": func(t *rapid.T) { w.repost(some(t, len(w.ids), "charge"), rapid.Bool().Draw(t, "same request")) },
+		"work":       work,
+		"work more":  work, // the commonest step
+		"work on":    work,
+		"work all": func(t *rapid.T) {
+			for n, j := range w.jobs() {
+				w.work(n%2, j, moment{})
+				w.check()
+			}
+		},
+		"wake": func(t *rapid.T) {
+			i := some(t, len(w.asleep), "sleeper")
+			w.rouse(i, true, upsets[rapid.SampledFrom(upsetNames).Draw(t, "upset")].faults...)
+		},
+		"kill": func(t *rapid.T) { w.kill(rapid.IntRange(0, 1).Draw(t, "process")) },
+		"time": func(t *rapid.T) { w.pass(rapid.SampledFrom(leaps).Draw(t, "passes"), true, true) },
+		"one clock is set": func(t *rapid.T) {
+			if len(w.asleep) > 0 {
+				t.Skip("while somebody is in a call, no clock is set by hours")
+			}
+			database := rapid.Bool().Draw(t, "PostgreSQL's")
+			w.pass(rapid.SampledFrom(leaps).Draw(t, "by"), database, !database)
+		},
+		"outage": func(t *rapid.T) { w.setOutage(!w.outage) },
+		"sweep":  func(t *rapid.T) { w.sweep() },
+		"replay": func(t *rapid.T) { w.replay() },
+		"lose the jobs": func(t *rapid.T) {
+			w.exec(`DELETE FROM river_job WHERE state <> 'running'`)
+		},
+		"event": func(t *rapid.T) { w.tell(some(t, len(w.sandbox.Events()), "event")) },
+		"buyer": func(t *rapid.T) {
+			var waiting []string
+			for _, p := range w.sandbox.Ledger().PaymentIntents {
+				if p.Status == "requires_action" {
+					waiting = append(waiting, p.ID)
+				}
+			}
+			payment := some(t, len(waiting), "payment")
+			if err := w.sandbox.Authenticate(waiting[payment], rapid.Bool().Draw(t, "passes")); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	}
+}
