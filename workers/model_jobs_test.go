@@ -83,6 +83,7 @@ func (w *world) watch(r *run) {
 	select {
 	case <-r.asleep:
 		w.t.Logf("%s sleeps", r.name)
+		r.naps = append(r.naps, nap{})
 		w.asleep = append(w.asleep, r)
 	case <-r.done:
 		w.end(r)
@@ -127,6 +128,7 @@ func (w *world) rouse(i int, lives bool, faults ...sandbox.Fault) {
 	for _, f := range faults {
 		w.fail(f)
 	}
+	r.naps[len(r.naps)-1].until = time.Now()
 	r.wake <- lives
 	w.watch(r)
 }

@@ -28,13 +28,19 @@ type run struct {
 	job     int64 // in river_job; 0: a job that has no row
 	stop    moment
 	commits int
-	slept   time.Duration // by the world's clocks, since the job began
+	naps    []nap
 
 	asleep chan struct{} // it has gone to sleep
 	wake   chan bool     // false: it dies instead
 	done   chan struct{}
 	died   bool
 	err    error
+}
+
+// nap is a suspension that is over.
+type nap struct {
+	until time.Time // by the machine's clock, which did not notice
+	slept time.Duration
 }
 
 type runKey struct{}
@@ -60,6 +66,18 @@ func (r *run) halt() {
 	}
 }
 
+// awake is a deadline as it would be had the machine's clock gone on while the run was suspended. The transport compares the two, so it is
+// the same whether the clock shows more, or the deadline is earlier by as much.
+func (r *run) awake(deadline time.Time) time.Time {
+	began := deadline.Add(-notAfter)
+	for _, n := range r.naps {
+		if n.until.After(began) {
+			deadline = deadline.Add(-n.slept)
+		}
+	}
+	return deadline
+}
+
 // wire stands around the real transport of both providers.
 type wire struct{ base http.RoundTripper }
 
@@ -81,9 +99,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		r.halt()
 	}
 	if deadline := transport.NotAfter(req.Context()); !deadline.IsZero() {
-		// The world's time passed, and the machine's did not. For the transport, which compares the machine's with the time after which
-		// the worker does not want the request to leave, it is the same if that is earlier by as much.
-		req = req.WithContext(transport.WithNotAfter(req.Context(), deadline.Add(-r.slept)))
+		req = req.WithContext(transport.WithNotAfter(req.Context(), r.awake(deadline)))
 	}
 	resp, err := w.base.RoundTrip(req)
 	if kind == "" || r.stop.after != kind {

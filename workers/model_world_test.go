@@ -242,7 +242,7 @@ func (w *world) pass(d time.Duration, database, provider bool) {
 	}
 	for _, r := range w.asleep {
 		if database {
-			r.slept += d
+			r.naps[len(r.naps)-1].slept += d
 		}
 	}
 	for _, p := range w.process {
