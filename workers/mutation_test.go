@@ -1,0 +1,137 @@
+package workers
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var playMutations = flag.Bool("mutations", false, "take away each rule that keeps a charge from being made twice, and see the model fail (minutes)")
+
+// mutation is a weakness: the source without one rule. The code itself has no switches; the edits are laid over it for one build.
+type mutation struct {
+	weakness string
+	breaks   string // the invariant that must break
+	edits    []edit
+}
+
+// edit replaces a text that stands in a file once. The file's name is from the module's root.
+type edit struct{ file, old, new string }
+
+// mutations are all that must be noticed. Where an edit does not apply any more, the source has changed: adapt the text here.
+var mutations = []mutation{
+	{"no window: open attempts are sent again under their key at any age", "I2", []edit{{"charges/allow.go",
+		"return now.age(a) >= p.Window })", "return now.age(a) >= 1000*p.Window })"}}},
+	{"only the first page of a look is read", "I2", []edit{{"workers/stripe/list.go",
+		"more = *p.HasMore", "more = false"}}},
+	{"a look that was cut short is taken for none", "I2", []edit{{"workers/look.go",
+		"l.Error = err.Error()\n", "l.Error = err.Error()\n\tl.Complete, l.Rest = true, nil\n"}}},
+	{"a new key without a look", "I2", []edit{{"charges/allow.go",
+		"\tcase !since.IsZero():\n", "\tcase stored && p.Rekey:\n\t\treturn Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}\n\tcase !since.IsZero():\n"}}},
+	{"the attempt is written down after the call", "I2", []edit{
+		{"charges/begin.go", "if err := insertAttempt(ctx, tx, begun.Attempt); err != nil {", "if err != nil {"},
+		{"charges/settle.go", "if err := endAttempt(ctx, tx, a.ID, r); err != nil {",
+			"if err := insertAttempt(ctx, tx, a); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := endAttempt(ctx, tx, a.ID, r); err != nil {"}}},
+	{"only the last attempt is asked, not all of them", "I2", []edit{{"charges/allow.go",
+		"last := attempts[len(attempts)-1]\n", "last := attempts[len(attempts)-1]\n\tattempts = attempts[len(attempts)-1:]\n"}}},
+	{"ages are judged on PostgreSQL's clock alone", "I2", []edit{{"charges/allow.go",
+		"return max(c.Database.Sub(a.SentAt), c.Stripe.Sub(a.StripeSentAt))", "return c.Database.Sub(a.SentAt)"}}},
+	{"ages are judged on Stripe's clock alone", "I2", []edit{{"charges/allow.go",
+		"return max(c.Database.Sub(a.SentAt), c.Stripe.Sub(a.StripeSentAt))", "return c.Stripe.Sub(a.StripeSentAt)"}}},
+	{"a refusal is final while another attempt is open", "I2", []edit{{"charges/settle.go",
+		"held = r.Outcome == Invalid && anyOpen(attempts[c.ID])", "held = false && anyOpen(attempts[c.ID])"}}},
+	{"a request leaves however long its process was suspended", "I2", []edit{{"workers/charge.go",
+		"notAfter = 45 * time.Second", "notAfter = 1000 * time.Hour"}}},
+	{"a sweep does not look for the job that is there", "I3", []edit{{"outbox/walk.go",
+		"case alive:\n", "case alive && false:\n"}}},
+	{"a receipt is claimed after the call", "I5", []edit{{"charges/receipt.go",
+		"return updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptSending})", "return nil"}}},
+}
+
+// Every mutation applies to the source as it is. This costs nothing, so it is always checked.
+func TestMutationsApply(t *testing.T) {
+	t.Parallel()
+	for _, m := range mutations {
+		m.overlay(t, t.TempDir())
+	}
+}
+
+// The proof can fail: with any one rule taken away, the model's scenarios break the invariant that the rule is for. Slow, because each is a
+// build of its own: go test ./workers -run TestMutations$ -mutations
+func TestMutations(t *testing.T) {
+	if !*playMutations {
+		t.Skip("only with -mutations: each is a build of its own")
+	}
+	t.Parallel()
+	for _, m := range mutations {
+		t.Run(m.weakness, func(t *testing.T) {
+			t.Parallel()
+			out, failed := m.play(t)
+			if broken := regexp.MustCompile(`\b` + m.breaks + `: .*`).FindString(out); !failed || broken == "" {
+				t.Fatalf("nothing noticed that %s (failed: %v):\n%s", m.weakness, failed, out)
+			} else {
+				t.Log(broken)
+			}
+		})
+	}
+}
+
+// overlay writes the mutated files and the list that go build takes, and returns its name.
+func (m mutation) overlay(t *testing.T, dir string) string {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := map[string]string{}
+	for _, e := range m.edits {
+		path := filepath.Join(root, filepath.FromSlash(e.file))
+		source, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(source), e.old); n != 1 {
+			t.Fatalf("the mutation %q has rotted: its text stands %d times in %s:\n%s", m.weakness, n, e.file, e.old)
+		}
+		mutated := filepath.Join(dir, strings.ReplaceAll(e.file, "/", "_"))
+		if err := os.WriteFile(mutated, []byte(strings.Replace(string(source), e.old, e.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[path] = mutated
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(name, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// play builds this package's tests over the mutated source, which must compile, and plays the scenarios.
+func (m mutation) play(t *testing.T) (out string, failed bool) {
+	t.Helper()
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	binary := filepath.Join(dir, "mutated.test")
+	// Without debugging information the link takes half as long.
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", m.overlay(t, dir), "-o", binary, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the mutation %q does not compile: %v\n%s", m.weakness, err, out)
+	}
+	played, err := exec.CommandContext(ctx, binary, "-test.run", "^TestModelScenarios$", "-test.failfast").CombinedOutput()
+	if ctx.Err() != nil {
+		t.Fatalf("the mutation %q took too long:\n%s", m.weakness, played)
+	}
+	return string(played), err != nil
+}
