@@ -55,10 +55,26 @@ func (w *world) jobOf(charge int, kind outbox.Kind) job {
 func (w *world) work(process int, j job, stop moment, faults ...sandbox.Fault) *run {
 	w.t.Helper()
 	for _, f := range faults {
-		if err := w.sandbox.Fail(f); err != nil {
-			w.t.Fatal(err)
-		}
+		w.fail(f)
 	}
+	r := w.start(process, j, stop)
+	w.watch(r)
+	return r
+}
+
+// twice runs a job in both processes at once.
+func (w *world) twice(j job, faults ...sandbox.Fault) {
+	w.t.Helper()
+	for _, f := range faults {
+		w.fail(f)
+	}
+	first, second := w.start(0, j, moment{}), w.start(1, job{kind: j.kind, charge: j.charge}, moment{})
+	w.watch(first)
+	w.watch(second)
+}
+
+func (w *world) start(process int, j job, stop moment) *run {
+	w.t.Helper()
 	p := w.process[process]
 	if _, _, err := p.probe.State(); err != nil || len(p.probe.doubt) > 0 {
 		p.probeNow()
@@ -73,7 +89,6 @@ func (w *world) work(process int, j job, stop moment, faults ...sandbox.Fault) *
 		defer close(r.done)
 		r.err = p.work(ctx, j.kind, j.charge, &rivertype.JobRow{ID: j.id, CreatedAt: time.Now(), Kind: string(j.kind)})
 	}()
-	w.watch(r)
 	return r
 }
 

@@ -2,10 +2,6 @@ package workers
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -117,11 +113,25 @@ var scenarios = []scenario{
 		w.rouse(0, true)
 		w.check()
 	}},
-	{name: "the buyer fails the bank's check, and it is over", play: func(w *world) {
+	{name: "the buyer fails the bank's check, then takes another card", play: func(w *world) {
 		w.post("pm_card_authenticationRequired", "")
 		w.then("nothing")
-		w.buyer(false)
+		payment := w.waiting()[0]
+		w.buyer(payment, "fails the check")
+		w.pass(2*time.Second, true, true) // what Stripe says in one second has no order
+		w.follow("dies before the call") // that would cancel the payment
+		w.buyer(payment, "takes another card")
 		w.follow("nothing")
+	}},
+	{name: "the buyer fails the bank's check, and the old page goes on after it is over", play: func(w *world) {
+		w.post("pm_card_authenticationRequired", "")
+		w.then("nothing")
+		payment := w.waiting()[0]
+		w.buyer(payment, "fails the check")
+		w.pass(2*time.Second, true, true) // what Stripe says in one second has no order
+		w.follow("nothing")
+		w.follow("nothing")
+		w.buyer(payment, "takes another card")
 	}},
 	{name: "a list that is older than the failure it should tell of", rekey: true, play: staleList},
 }
@@ -194,45 +204,6 @@ func (w *world) upset(kind outbox.Kind, name string) {
 	w.t.Logf("%s: %s", kind, name)
 	w.work(process, w.jobOf(0, kind), u.stop, u.faults...)
 	w.check()
-}
-
-func (w *world) buyer(passes bool) {
-	w.t.Helper()
-	for _, p := range w.sandbox.Ledger().PaymentIntents {
-		if p.Status != "requires_action" {
-			continue
-		}
-		if err := w.sandbox.Authenticate(p.ID, passes); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	w.check()
-}
-
-// strangers make payments that are none of ours, now.
-func (w *world) strangers(n int) {
-	w.t.Helper()
-	for i := range n {
-		form := url.Values{"amount": {"100"}, "currency": {"usd"}, "payment_method": {"pm_card_visa"}, "confirm": {"true"},
-			"automatic_payment_methods[enabled]": {"true"}, "automatic_payment_methods[allow_redirects]": {"never"}}
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.stage.url+"/v1/payment_intents", strings.NewReader(form.Encode()))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		req.SetBasicAuth("sk_test_home", "")
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		req.Header.Set("Idempotency-Key", fmt.Sprintf("stranger-%d", i))
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if resp.StatusCode != http.StatusOK {
-			w.t.Fatalf("a stranger's payment: HTTP %d", resp.StatusCode)
-		}
-		if err := resp.Body.Close(); err != nil {
-			w.t.Fatal(err)
-		}
-	}
 }
 
 func (w *world) column(table, name string) (there bool) {

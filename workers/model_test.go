@@ -34,7 +34,7 @@ func playShortly(t *testing.T) {
 	t.Helper()
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, value := range map[string]string{"rapid.checks": "15", "rapid.steps": "25", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.checks": "40", "rapid.steps": "30", "rapid.nofailfile": "true"} {
 		if given[name] {
 			continue
 		}
@@ -95,7 +95,8 @@ var (
 	methods = []string{"pm_card_visa", "pm_card_visa", "pm_card_visa", "pm_card_chargeDeclined", "pm_card_authenticationRequired"}
 	kinds   = []outbox.Kind{outbox.KindCharge, outbox.KindCharge, outbox.KindCharge, outbox.KindFollow, outbox.KindReceipt}
 	// Around the bounds: a call's 45 s and 60 s, a look's 15 min and 1 h, the window's 23 h, Stripe's 24 h.
-	leaps = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour, 23*time.Hour + 30*time.Minute, 25 * time.Hour}
+	buyers = []string{"passes the check", "fails the check", "takes another card"}
+	leaps  = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour, 23*time.Hour + 30*time.Minute, 25 * time.Hour}
 )
 
 const (
@@ -131,6 +132,10 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"work":       work,
 		"work more":  work, // the commonest step
 		"work on":    work,
+		"work at once": func(t *rapid.T) {
+			j := w.jobOf(some(t, len(w.ids), "charge"), outbox.KindCharge)
+			w.twice(j, upsets[rapid.SampledFrom(upsetNames).Draw(t, "upset")].faults...)
+		},
 		"work all": func(t *rapid.T) {
 			for n, j := range w.jobs() {
 				w.work(n%2, j, moment{})
@@ -158,16 +163,8 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		},
 		"event": func(t *rapid.T) { w.tell(some(t, len(w.sandbox.Events()), "event")) },
 		"buyer": func(t *rapid.T) {
-			var waiting []string
-			for _, p := range w.sandbox.Ledger().PaymentIntents {
-				if p.Status == "requires_action" {
-					waiting = append(waiting, p.ID)
-				}
-			}
-			payment := some(t, len(waiting), "payment")
-			if err := w.sandbox.Authenticate(waiting[payment], rapid.Bool().Draw(t, "passes")); err != nil {
-				w.t.Fatal(err)
-			}
+			waiting := w.waiting()
+			w.buyer(waiting[some(t, len(waiting), "payment")], rapid.SampledFrom(buyers).Draw(t, "does"))
 		},
 	}
 }

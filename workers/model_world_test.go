@@ -111,7 +111,7 @@ type world struct {
 	ids     []uuid.UUID // of the charges, in the order in which they were posted
 	asleep  []*run
 	outage  bool
-	told    map[string]bool // events that were delivered
+	handed  map[string]bool // payments whose client secret the buyer was given
 }
 
 // process is what one worker process has in memory.
@@ -175,7 +175,7 @@ func (p *process) close() {
 // newWorld begins anew on a stage.
 func (s *stage) newWorld(t rapid.TB, rekey bool) *world {
 	t.Helper()
-	w := &world{t: t, stage: s, told: map[string]bool{}}
+	w := &world{t: t, stage: s, handed: map[string]bool{}}
 	w.exec("TRUNCATE " + strings.Join(s.tables, ", "))
 	var err error
 	if w.sandbox, err = sandbox.New(sandbox.Options{}); err != nil {
