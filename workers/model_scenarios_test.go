@@ -95,6 +95,12 @@ var scenarios = []scenario{
 		w.rouse(0, true)
 		w.check()
 	}},
+	{name: "two jobs in the same moment", play: func(w *world) {
+		w.post("pm_card_visa", "buyer@example.com")
+		w.twice(w.jobOf(0, outbox.KindCharge))
+		w.check()
+		w.twice(w.jobOf(0, outbox.KindReceipt))
+	}},
 	{name: "swept while a job is there", play: func(w *world) {
 		w.post("pm_card_visa", "buyer@example.com")
 		w.sweep()
@@ -119,7 +125,7 @@ var scenarios = []scenario{
 		payment := w.waiting()[0]
 		w.buyer(payment, "fails the check")
 		w.pass(2*time.Second, true, true) // what Stripe says in one second has no order
-		w.follow("dies before the call") // that would cancel the payment
+		w.follow("dies before the call")  // that would cancel the payment
 		w.buyer(payment, "takes another card")
 		w.follow("nothing")
 	}},

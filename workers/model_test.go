@@ -2,6 +2,7 @@ package workers
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -44,24 +45,27 @@ func playShortly(t *testing.T) {
 	}
 }
 
-// upsets are what can happen while a job runs.
-var upsets = map[string]struct {
+// upset is what can happen while a job runs.
+type upset struct {
 	stop   moment
 	faults []sandbox.Fault
-}{
-	"nothing":                   {},
-	"the answer is lost":        {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropAfter}, 1)}},
+	often  int // more often than others; 0: once
+}
+
+var upsets = map[string]upset{
+	"nothing":                   {often: 9},
+	"the answer is lost":        {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropAfter}, 1)}, often: 4},
 	"the request is lost":       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropBefore}, 1)}},
 	"half an answer":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Truncate}, 1)}},
 	"a page of HTML":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.HTML}, 1)}},
 	"500":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 500}, 1)}},
 	"500, stored":               {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500}, 1)}},
-	"500, stored, and paid":     {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}},
+	"500, stored, and paid":     {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}, often: 3},
 	"429":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 429}, 1)}},
 	"409":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 409}, 1)}},
 	"401":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 401}, 1)}},
 	"400":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 400, Code: "payment_method_unexpected_state"}, 1)}},
-	"lists fail":                {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}},
+	"lists fail":                {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}, often: 2},
 	"lists are cut short":       {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Truncate, Times: sandbox.Forever}}},
 	"lists are late":            {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.ListLag, DelayMS: 300_000, Times: sandbox.Forever}}},
 	"payments cannot be read":   {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents/*", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}},
@@ -70,7 +74,7 @@ var upsets = map[string]struct {
 	"mail: 429":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 429}}},
 	"mail: 503":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 503}}},
 
-	"sleeps before the call":          {stop: moment{before: "POST"}},
+	"sleeps before the call":          {stop: moment{before: "POST"}, often: 3},
 	"sleeps before the answer":        {stop: moment{after: "POST"}},
 	"sleeps before the list":          {stop: moment{before: "GET"}},
 	"sleeps with the list":            {stop: moment{after: "GET"}},
@@ -78,9 +82,9 @@ var upsets = map[string]struct {
 	"sleeps after the mail":           {stop: moment{after: "mail"}},
 	"sleeps after the first commit":   {stop: moment{commit: 1, committed: true}},
 	"dies before the call":            {stop: moment{before: "POST", dies: true}},
-	"dies before the answer":          {stop: moment{after: "POST", dies: true}},
+	"dies before the answer":          {stop: moment{after: "POST", dies: true}, often: 2},
 	"dies with the list":              {stop: moment{after: "GET", dies: true}},
-	"dies after the mail":             {stop: moment{after: "mail", dies: true}},
+	"dies after the mail":             {stop: moment{after: "mail", dies: true}, often: 2},
 	"dies before the first commit":    {stop: moment{commit: 1, dies: true}},
 	"dies after the first commit":     {stop: moment{commit: 1, committed: true, dies: true}},
 	"dies before the second commit":   {stop: moment{commit: 2, dies: true}},
@@ -89,18 +93,25 @@ var upsets = map[string]struct {
 	"paid, and dies before an answer": {stop: moment{after: "POST", dies: true}, faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}},
 }
 
-var upsetNames = slices.Sorted(maps.Keys(upsets))
+// upsetNames has each name as often as it shall be drawn.
+var upsetNames = func() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(upsets)) {
+		names = append(names, slices.Repeat([]string{name}, max(upsets[name].often, 1))...)
+	}
+	return names
+}()
 
 var (
 	methods = []string{"pm_card_visa", "pm_card_visa", "pm_card_visa", "pm_card_chargeDeclined", "pm_card_authenticationRequired"}
 	kinds   = []outbox.Kind{outbox.KindCharge, outbox.KindCharge, outbox.KindCharge, outbox.KindFollow, outbox.KindReceipt}
 	// Around the bounds: a call's 45 s and 60 s, a look's 15 min and 1 h, the window's 23 h, Stripe's 24 h.
 	buyers = []string{"passes the check", "fails the check", "takes another card"}
-	leaps  = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour, 23*time.Hour + 30*time.Minute, 25 * time.Hour}
+	leaps  = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour,
+		23*time.Hour + 30*time.Minute, 25 * time.Hour, 25 * time.Hour, 25 * time.Hour}
 )
 
 const (
-	mostCharges = 3 // of a world: what is tested is what happens to one, and that others are left alone
+	mostCharges = 8 // of a world: what is tested is what happens to each
 	mostAsleep  = 4
 )
 
@@ -120,7 +131,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		upset := upsets[rapid.SampledFrom(upsetNames).Draw(t, "upset")]
 		w.work(rapid.IntRange(0, 1).Draw(t, "process"), w.jobOf(charge, kind), upset.stop, upset.faults...)
 	}
-	return map[string]func(*rapid.T){
+	return often(map[string]int{"work": 5, "post": 2, "time": 3}, map[string]func(*rapid.T){
 		"": func(t *rapid.T) { w.check() },
 		"post": func(t *rapid.T) {
 			if len(w.ids) == mostCharges {
@@ -130,12 +141,6 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		},
 		"post again": func(t *rapid.T) { w.repost(some(t, len(w.ids), "charge"), rapid.Bool().Draw(t, "same request")) },
 		"work":       work,
-		"work more":  work, // the commonest step
-		"work on":    work,
-		"work at once": func(t *rapid.T) {
-			j := w.jobOf(some(t, len(w.ids), "charge"), outbox.KindCharge)
-			w.twice(j, upsets[rapid.SampledFrom(upsetNames).Draw(t, "upset")].faults...)
-		},
 		"work all": func(t *rapid.T) {
 			for n, j := range w.jobs() {
 				w.work(n%2, j, moment{})
@@ -166,5 +171,15 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			waiting := w.waiting()
 			w.buyer(waiting[some(t, len(waiting), "payment")], rapid.SampledFrom(buyers).Draw(t, "does"))
 		},
+	})
+}
+
+// often makes some steps more frequent than others: rapid draws from their names.
+func often(times map[string]int, steps map[string]func(*rapid.T)) map[string]func(*rapid.T) {
+	for name, n := range times {
+		for i := 2; i <= n; i++ {
+			steps[fmt.Sprintf("%s (%d)", name, i)] = steps[name]
+		}
 	}
+	return steps
 }
