@@ -73,7 +73,23 @@ func (c *chaos) verdict() (v verdict) {
 		c.t.Errorf("%d charges in the database, and the shops made %d", n, v.charges)
 		v.other++
 	}
+	v.other += c.alarms()
 	return v
+}
+
+// alarms counts the events that a person should look at: nothing that a provider or a crash did here is a reason to wake anybody.
+func (c *chaos) alarms() int {
+	c.t.Helper()
+	n := c.count(`SELECT count(*) FROM webhook_event WHERE note IN ('payment_differs', 'duplicate_payment', 'paid_after_end', 'key_differs', 'error')`)
+	if n > 0 {
+		var what string
+		if err := c.pool.QueryRow(c.t.Context(), `SELECT string_agg(DISTINCT note || ' of ' || coalesce(charge_id::text, 'nobody'), ', ') FROM webhook_event
+			WHERE note IN ('payment_differs', 'duplicate_payment', 'paid_after_end', 'key_differs', 'error')`).Scan(&what); err != nil {
+			c.t.Error(err)
+		}
+		c.t.Errorf("%d events raise an alarm: %s", n, what)
+	}
+	return n
 }
 
 func raw(c *client.Charge) []byte {
