@@ -40,9 +40,9 @@ func (c *crash) buy(method string, want client.Status) *crashOrder {
 }
 
 // post posts every order, as an application does.
-func (c *crash) post() error {
+func (c *crash) post(caller *client.Client) error {
 	for _, o := range c.orders {
-		if err := o.post(context.Background(), c.client(c.server)); err != nil {
+		if err := o.post(context.Background(), caller); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (c *crash) post() error {
 
 func (c *crash) mustPost() {
 	c.t.Helper()
-	if err := c.post(); err != nil {
+	if err := c.post(c.client(c.server)); err != nil {
 		c.t.Fatalf("post: %v", err)
 	}
 }

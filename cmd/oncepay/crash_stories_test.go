@@ -75,8 +75,8 @@ func init() {
 func (c *crash) crashPosting(flags ...string) {
 	c.t.Helper()
 	c.armed(c.point, func() { c.server = c.api(flags...) })
-	posting := make(chan error, 1)
-	go func() { posting <- c.post() }()
+	posting, caller := make(chan error, 1), c.client(c.server)
+	go func() { posting <- c.post(caller) }()
 	c.awaitDeath(c.server.process)
 	c.restartAPI()
 	if err := receive(c.t, posting, "the client's retry"); err != nil {
