@@ -46,7 +46,9 @@ type replica struct {
 // Two APIs, two workers and a PostgreSQL of their own are killed again and again while shops buy through them, both providers lose, refuse
 // and delay what they like, and days pass. In the end clients, database and providers agree: nothing is lost, doubled or stuck.
 //
-//	go test ./cmd/oncepay -run Chaos -chaos.duration=10m -chaos.seed=7 -v
+//	go test ./cmd/oncepay -run Chaos -v -timeout 30m -chaos.duration=10m -chaos.seed=7
+//
+// The seed decides what is done and bought in which order; when exactly, the machine.
 func TestI2I3I4I5I7Chaos(t *testing.T) {
 	t.Parallel()
 	seed := *chaosSeed
