@@ -151,6 +151,7 @@ func staleList(w *world) {
 	w.then("nothing") // learns that the failure is stored, and looks
 	w.pass(70*time.Minute, true, true)
 	w.then("sleeps with the list")
+	w.pass(2*time.Minute, true, true)
 	w.then("500, stored, and paid") // looks as well, and sends under a new key
 	w.then("lists fail")
 	w.pass(70*time.Minute, true, true)

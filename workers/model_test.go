@@ -14,7 +14,18 @@ import (
 	"github.com/oncepay/oncepay/workers/sandbox"
 )
 
-// TestModel plays worlds at random: each is a list of steps, in any order, after each of which the invariants hold, and in the end
+// The model is the real service on a real PostgreSQL, and the real workers of two processes, which call the simulators over HTTP. What River,
+// time, providers, buyers, callers and kill -9 do to them is done by hand, one step after the other:
+//
+//   - model_world_test.go: the database, the processes, and time, which passes for PostgreSQL and for Stripe together or for one alone;
+//   - model_wire_test.go: runs of jobs that are suspended or die in a call or at a commit;
+//   - model_jobs_test.go: jobs, run as River runs them, whether they are due, rescued or there twice;
+//   - model_others_test.go: buyers, and other business at the same Stripe account;
+//   - model_invariants_test.go: what must be true after each step, and in the end;
+//   - model_scenarios_test.go: short lists of steps, one for each way to charge twice;
+//   - mutation_test.go: the scenarios break an invariant as soon as any one rule is taken away.
+
+// TestModel plays worlds at random: lists of steps in any order, after each of which the invariants hold (I2, I3, I4, I5, I6, I7), and in the end
 // everything has come to its end. A list that fails is made as short as it can be and printed, with the flag that plays it again.
 //
 // By default it plays few worlds, to be quick. For long: go test ./workers -run TestModel$ -rapid.checks=2000 -rapid.steps=60 -timeout 2h
@@ -35,7 +46,7 @@ func playShortly(t *testing.T) {
 	t.Helper()
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, value := range map[string]string{"rapid.checks": "40", "rapid.steps": "30", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.checks": "30", "rapid.steps": "30", "rapid.nofailfile": "true"} {
 		if given[name] {
 			continue
 		}
@@ -54,43 +65,56 @@ type upset struct {
 
 var upsets = map[string]upset{
 	"nothing":                   {often: 9},
-	"the answer is lost":        {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropAfter}, 1)}, often: 4},
-	"the request is lost":       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.DropBefore}, 1)}},
-	"half an answer":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Truncate}, 1)}},
-	"a page of HTML":            {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.HTML}, 1)}},
-	"500":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 500}, 1)}},
-	"500, stored":               {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500}, 1)}},
-	"500, stored, and paid":     {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}, often: 3},
-	"429":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 429}, 1)}},
-	"409":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 409}, 1)}},
-	"401":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 401}, 1)}},
-	"400":                       {faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 400, Code: "payment_method_unexpected_state"}, 1)}},
-	"lists fail":                {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}, often: 2},
-	"lists are cut short":       {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.Truncate, Times: sandbox.Forever}}},
-	"lists are late":            {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents", Kind: sandbox.ListLag, DelayMS: 300_000, Times: sandbox.Forever}}},
-	"payments cannot be read":   {faults: []sandbox.Fault{{Method: "GET", Path: "/v1/payment_intents/*", Kind: sandbox.Status, Status: 500, Times: sandbox.Forever}}},
-	"the mail's answer is lost": {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.DropAfter}}},
-	"the mail is lost":          {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.DropBefore}}},
-	"mail: 429":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 429}}},
-	"mail: 503":                 {faults: []sandbox.Fault{{Path: "/v3/mail/send", Kind: sandbox.Status, Status: 503}}},
+	"the answer is lost":        {faults: onCreating(sandbox.Fault{Kind: sandbox.DropAfter}), often: 4},
+	"the request is lost":       {faults: onCreating(sandbox.Fault{Kind: sandbox.DropBefore})},
+	"half an answer":            {faults: onCreating(sandbox.Fault{Kind: sandbox.Truncate})},
+	"a page of HTML":            {faults: onCreating(sandbox.Fault{Kind: sandbox.HTML})},
+	"500":                       {faults: onCreating(sandbox.Fault{Kind: sandbox.Status, Status: 500})},
+	"500, stored":               {faults: onCreating(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500})},
+	"500, stored, and paid":     {faults: onCreating(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}), often: 3},
+	"429":                       {faults: onCreating(sandbox.Fault{Kind: sandbox.Status, Status: 429})},
+	"409":                       {faults: onCreating(sandbox.Fault{Kind: sandbox.Status, Status: 409})},
+	"401":                       {faults: onCreating(sandbox.Fault{Kind: sandbox.Status, Status: 401})},
+	"400":                       {faults: onCreating(sandbox.Fault{Kind: sandbox.Status, Status: 400, Code: "payment_method_unexpected_state"})},
+	"lists fail":                {faults: onReading("/v1/payment_intents", sandbox.Fault{Kind: sandbox.Status, Status: 500}), often: 2},
+	"lists are cut short":       {faults: onReading("/v1/payment_intents", sandbox.Fault{Kind: sandbox.Truncate})},
+	"lists are late":            {faults: onReading("/v1/payment_intents", sandbox.Fault{Kind: sandbox.ListLag, DelayMS: 300_000})},
+	"payments cannot be read":   {faults: onReading("/v1/payment_intents/*", sandbox.Fault{Kind: sandbox.Status, Status: 500})},
+	"the mail's answer is lost": {faults: onMailing(sandbox.Fault{Kind: sandbox.DropAfter})},
+	"the mail is lost":          {faults: onMailing(sandbox.Fault{Kind: sandbox.DropBefore})},
+	"mail: 429":                 {faults: onMailing(sandbox.Fault{Kind: sandbox.Status, Status: 429})},
+	"mail: 503":                 {faults: onMailing(sandbox.Fault{Kind: sandbox.Status, Status: 503})},
 
-	"sleeps before the call":          {stop: moment{before: "POST"}, often: 3},
-	"sleeps before the answer":        {stop: moment{after: "POST"}},
-	"sleeps before the list":          {stop: moment{before: "GET"}},
-	"sleeps with the list":            {stop: moment{after: "GET"}},
-	"sleeps before the mail":          {stop: moment{before: "mail"}},
-	"sleeps after the mail":           {stop: moment{after: "mail"}},
-	"sleeps after the first commit":   {stop: moment{commit: 1, committed: true}},
-	"dies before the call":            {stop: moment{before: "POST", dies: true}},
-	"dies before the answer":          {stop: moment{after: "POST", dies: true}, often: 2},
-	"dies with the list":              {stop: moment{after: "GET", dies: true}},
-	"dies after the mail":             {stop: moment{after: "mail", dies: true}, often: 2},
-	"dies before the first commit":    {stop: moment{commit: 1, dies: true}},
-	"dies after the first commit":     {stop: moment{commit: 1, committed: true, dies: true}},
-	"dies before the second commit":   {stop: moment{commit: 2, dies: true}},
-	"dies after the second commit":    {stop: moment{commit: 2, committed: true, dies: true}},
-	"dies before the third commit":    {stop: moment{commit: 3, dies: true}},
-	"paid, and dies before an answer": {stop: moment{after: "POST", dies: true}, faults: []sandbox.Fault{onCreate(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true}, 1)}},
+	"sleeps before the call":        {stop: moment{before: "POST"}, often: 3},
+	"sleeps before the answer":      {stop: moment{after: "POST"}},
+	"sleeps before the list":        {stop: moment{before: "GET"}},
+	"sleeps with the list":          {stop: moment{after: "GET"}},
+	"sleeps before the mail":        {stop: moment{before: "mail"}},
+	"sleeps after the mail":         {stop: moment{after: "mail"}},
+	"sleeps after the first commit": {stop: moment{commit: 1, committed: true}},
+	"dies before the call":          {stop: moment{before: "POST", dies: true}},
+	"dies before the answer":        {stop: moment{after: "POST", dies: true}, often: 2},
+	"dies with the list":            {stop: moment{after: "GET", dies: true}},
+	"dies after the mail":           {stop: moment{after: "mail", dies: true}, often: 2},
+	"dies before the first commit":  {stop: moment{commit: 1, dies: true}},
+	"dies after the first commit":   {stop: moment{commit: 1, committed: true, dies: true}},
+	"dies before the second commit": {stop: moment{commit: 2, dies: true}},
+	"dies after the second commit":  {stop: moment{commit: 2, committed: true, dies: true}},
+	"dies before the third commit":  {stop: moment{commit: 3, dies: true}},
+	"paid, and dies before an answer": {stop: moment{after: "POST", dies: true},
+		faults: onCreating(sandbox.Fault{Kind: sandbox.StoredStatus, Status: 500, Done: true})},
+}
+
+func onCreating(f sandbox.Fault) []sandbox.Fault { return []sandbox.Fault{onCreate(f, 1)} }
+
+func onReading(path string, f sandbox.Fault) []sandbox.Fault {
+	f.Method, f.Path, f.Times = "GET", path, sandbox.Forever
+	return []sandbox.Fault{f}
+}
+
+func onMailing(f sandbox.Fault) []sandbox.Fault {
+	f.Path = "/v3/mail/send"
+	return []sandbox.Fault{f}
 }
 
 // upsetNames has each name as often as it shall be drawn.

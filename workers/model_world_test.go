@@ -134,7 +134,8 @@ func (w *world) newProcess() *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	p := &process{world: w, gateway: gateway, mailer: mailer, probe: NewProbe(gateway, slog.New(slog.DiscardHandler)), metrics: NewMetrics(prometheus.NewRegistry())}
+	p := &process{world: w, gateway: gateway, mailer: mailer, probe: NewProbe(gateway, slog.New(slog.DiscardHandler)),
+		metrics: NewMetrics(prometheus.NewRegistry())}
 	p.probeNow()
 	return p
 }

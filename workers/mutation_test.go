@@ -34,7 +34,8 @@ var mutations = []mutation{
 	{"a look that was cut short is taken for none", "I2", []edit{{"workers/look.go",
 		"l.Error = err.Error()\n", "l.Error = err.Error()\n\tl.Complete, l.Rest = true, nil\n"}}},
 	{"a new key without a look", "I2", []edit{{"charges/allow.go",
-		"\tcase !since.IsZero():\n", "\tcase stored && p.Rekey:\n\t\treturn Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}\n\tcase !since.IsZero():\n"}}},
+		"\tcase !since.IsZero():\n",
+		"\tcase stored && p.Rekey:\n\t\treturn Permit{Action: Send, NewKey: true, Request: last.Request, Open: open}\n\tcase !since.IsZero():\n"}}},
 	{"the attempt is written down after the call", "I2", []edit{
 		{"charges/begin.go", "if err := insertAttempt(ctx, tx, begun.Attempt); err != nil {", "if err != nil {"},
 		{"charges/settle.go", "if err := endAttempt(ctx, tx, a.ID, r); err != nil {",
