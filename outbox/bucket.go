@@ -20,6 +20,7 @@ const (
 	leaseFor     = 200 * time.Millisecond // a lease holds what the rate allows in this time, so that a call costs no update of the row
 	keepFor      = 400 * time.Millisecond // what either lane keeps at most, at the whole rate, for a burst after a quiet time
 	slowAgain    = time.Second            // answers of calls that left before the rate was halved do not halve it again
+	longestHold  = time.Hour              // nobody is believed who asks for more
 	maxLeaseWait = time.Minute            // a rate far below one a second; what the other lane leaves comes sooner
 	leastRate    = 1                      // per second, or the configured rate where that is lower
 )
@@ -56,6 +57,20 @@ func share(l Lane) float64 {
 // worth is how many calls may be made at a rate in so much time, at least one.
 func worth(rate float64, of time.Duration) float64 { return max(1, math.Ceil(rate*of.Seconds())) }
 
+// notLaterThan undoes what a clock has left that was set back since, such as that of a primary before a failover: nobody waits for it.
+func (b bucket) notLaterThan(now time.Time) bucket {
+	if b.Refilled.After(now) {
+		b.Refilled = now
+	}
+	if b.HeldUntil != nil && b.HeldUntil.After(now.Add(longestHold)) {
+		b.HeldUntil = nil
+	}
+	if b.SlowedAt != nil && b.SlowedAt.After(now) {
+		b.SlowedAt = nil
+	}
+	return b
+}
+
 // fills is how fast a lane fills: with its share, or with everything while the other has all that it keeps.
 func (b bucket) fills(l Lane, rate float64) float64 {
 	if b.Tokens[1-l] >= worth(rate, keepFor) {
@@ -66,6 +81,7 @@ func (b bucket) fills(l Lane, rate float64) float64 {
 
 // refill brings the bucket up to now: each lane is given its share, and what does not fit there the other lane.
 func (b bucket) refill(configured float64, now time.Time) bucket {
+	b = b.notLaterThan(now)
 	rate := b.rate(configured, now)
 	if b.Rate != nil {
 		if rate >= configured {
@@ -122,7 +138,7 @@ func (b bucket) slow(configured float64, hold time.Duration, now time.Time) buck
 		half := max(b.rate(configured, now)/2, min(leastRate, configured))
 		b.Rate, b.RateAt, b.SlowedAt = &half, &now, &now
 	}
-	if until := now.Add(max(hold, slowAgain)); b.HeldUntil == nil || until.After(*b.HeldUntil) {
+	if until := now.Add(min(max(hold, slowAgain), longestHold)); b.HeldUntil == nil || until.After(*b.HeldUntil) {
 		b.HeldUntil = &until
 	}
 	b.Tokens = [2]float64{}

@@ -127,3 +127,22 @@ func TestTrialClimbs(t *testing.T) {
 		t.Errorf("rate after 19 s: %v", got)
 	}
 }
+
+// A clock that was set back, as by a failover, stops nobody.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	later := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now := later.Add(-5 * time.Hour)
+	held := later.Add(time.Minute)
+	_, taken := spend(bucket{Refilled: later, HeldUntil: &held, SlowedAt: &later}, 10, now, 10*time.Second, Fresh)
+	if taken[Fresh] < 95 {
+		t.Errorf("%d calls in ten seconds at 10/s", taken[Fresh])
+	}
+	h := Health{Now: now, SucceededAt: later}
+	if _, c := h.failed(Down, "no route", true, false); c != Stop {
+		t.Error("a success that is yet to come spoke against an outage")
+	}
+	if away := (Health{Now: now, Outage: Down, TrialAt: later}); !away.TrialDue() {
+		t.Error("a trial waits for hours")
+	}
+}

@@ -61,13 +61,19 @@ func (h Health) failed(kind Outage, reason string, enough, onTrial bool) (Health
 		h.FailedTrials++
 	case h.Outage != "":
 		return h, Unchanged
-	case !enough || h.Now.Sub(h.SucceededAt) < provenFor:
+	case !enough || h.proven():
 		return h, Unchanged
 	default:
 		h.Since = h.Now
 	}
 	h.Outage, h.Reason, h.TrialAt = kind, reason, h.Now.Add(trialWait(h.FailedTrials))
 	return h, Stop
+}
+
+// proven tells whether some process had a success just now. A date in the future is that of a clock which was set back since.
+func (h Health) proven() bool {
+	ago := h.Now.Sub(h.SucceededAt)
+	return ago >= 0 && ago < provenFor
 }
 
 // trialWait is how long the next trial waits after so many that failed.
@@ -106,9 +112,10 @@ func (h Health) over() Health {
 	return h
 }
 
-// TrialDue tells whether it is time to see whether an outage is over.
+// TrialDue tells whether it is time to see whether an outage is over. A wait that no trial has to make is a clock's that was set back since.
 func (h Health) TrialDue() bool {
-	return h.Outage != "" && !h.Trial() && !h.Now.Before(h.TrialAt)
+	wait := h.TrialAt.Sub(h.Now)
+	return h.Outage != "" && !h.Trial() && (wait <= 0 || wait > lastTrial)
 }
 
 // TrialFailed reports that a provider which was asked for its trial is still away: the next one waits twice as long.
@@ -170,7 +177,7 @@ func (o *Outbox) Reconcile(ctx context.Context, p Provider) (h Health, c Change,
 			return err
 		}
 		h, c = r.Health, Unchanged
-		if h.Trial() && h.PausedBy == "" && h.Now.Sub(h.TrialSince) >= trialBound {
+		if h.Trial() && h.PausedBy == "" && h.Now.Sub(h.TrialSince).Abs() >= trialBound {
 			h, c = h.over(), Over
 			if err := saveOutage(ctx, tx, h); err != nil {
 				return err

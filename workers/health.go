@@ -106,6 +106,16 @@ func (h *health) failed(ctx context.Context, began time.Time, kind outbox.Outage
 	return err == nil && now.Stopped()
 }
 
+// failing tells whether this process sees an outage, whatever others see.
+func (h *health) failing() bool {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failures >= enoughFailures
+}
+
 // standBack is for a process whose own calls are refused while others' are not.
 func (h *health) standBack(d time.Duration) {
 	if h == nil {

@@ -87,7 +87,12 @@ func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) (
 	case err == nil:
 		w.health.succeeded(ctx)
 	case !answered:
-		return w.health.failed(ctx, began, outbox.Down, err, false)
+		if w.health.failed(ctx, began, outbox.Down, err, false) {
+			return true
+		}
+		if w.health.failing() {
+			w.health.standBack(mailDownWait)
+		}
 	case e.HTTPStatus == http.StatusTooManyRequests:
 		w.pace.Hold(max(e.RetryAfter, mailBusyWait))
 	case e.Foreign || e.HTTPStatus == http.StatusUnauthorized || e.HTTPStatus == http.StatusForbidden:
