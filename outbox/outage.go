@@ -118,22 +118,24 @@ func (h Health) TrialDue() bool {
 	return h.Outage != "" && !h.Trial() && (wait <= 0 || wait > lastTrial)
 }
 
-// TrialFailed reports that a provider which was asked for its trial is still away: the next one waits twice as long.
-func (o *Outbox) TrialFailed(ctx context.Context, p Provider, kind Outage, reason string) (h Health, err error) {
+// TrialFailed reports that a provider which was asked for its trial is still away: the next one waits twice as long. It says [Stop] unless the
+// trial was not due any more.
+func (o *Outbox) TrialFailed(ctx context.Context, p Provider, kind Outage, reason string) (h Health, c Change, err error) {
 	err = InTx(ctx, o.pool, "provider.trial_failed", func(tx pgx.Tx) error {
 		r, err := lockProvider(ctx, tx, p)
 		if err != nil {
 			return err
 		}
-		h = r.Health
+		h, c = r.Health, Unchanged
 		if !h.TrialDue() { // somebody else was here
 			return nil
 		}
+		c = Stop
 		h.FailedTrials++
 		h.Outage, h.Reason, h.TrialAt = kind, reason, h.Now.Add(trialWait(h.FailedTrials))
 		return saveOutage(ctx, tx, h)
 	})
-	return h, err
+	return h, c, err
 }
 
 // StartTrial lets calls through again, one a second at first, and runs the queues, unless an operator has paused them. What waited until then

@@ -44,10 +44,9 @@ func (w *providersWorker) Work(ctx context.Context, _ *river.Job[outbox.ProbePro
 func (w *providersWorker) try(ctx context.Context, p outbox.Provider) error {
 	if p == outbox.Stripe {
 		if why := w.probe.Read(ctx); why != nil {
-			now, err := w.outbox.TrialFailed(ctx, p, outageOf(why), transport.Clean(why.Error()))
+			now, change, err := w.outbox.TrialFailed(ctx, p, outageOf(why), transport.Clean(why.Error()))
 			if err == nil {
-				w.log.Warn("provider.down", "provider", p, "kind", now.Outage, "reason", now.Reason, "since", now.Since,
-					"trial_at", now.TrialAt, "failed_trials", now.FailedTrials)
+				logChange(w.log, now, change)
 			}
 			return err
 		}
