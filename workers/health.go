@@ -182,7 +182,11 @@ func (h *health) throttled() {
 func logChange(log *slog.Logger, now outbox.Health, c outbox.Change) {
 	switch c {
 	case outbox.Stop:
-		log.Error("provider.down", "provider", now.Provider, "kind", now.Outage, "reason", now.Reason, "since", now.Since,
+		level := slog.LevelError
+		if now.FailedTrials > 0 {
+			level = slog.LevelWarn // it goes on
+		}
+		log.Log(context.Background(), level, "provider.down", "provider", now.Provider, "kind", now.Outage, "reason", now.Reason, "since", now.Since,
 			"trial_at", now.TrialAt, "failed_trials", now.FailedTrials)
 	case outbox.Try:
 		log.Info("provider.trial", "provider", now.Provider, "kind", now.Outage, "since", now.Since, "failed_trials", now.FailedTrials)
