@@ -155,3 +155,42 @@ func TestBestReadings(t *testing.T) {
 		t.Errorf("%+v", third)
 	}
 }
+
+// A look of its own list that was cut short is gone on with only if its first pages are as good as what is wanted now.
+func TestCutShort(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now := Clocks{start.Add(24 * time.Hour), start.Add(24 * time.Hour), true}
+	attempt := func(after time.Duration) Attempt {
+		return Attempt{SentAt: start.Add(after), StripeSentAt: start.Add(after), Outcome: Unknown}
+	}
+	look := func(begun time.Duration, change ...func(*Look)) Look {
+		l := Look{ID: 3, At: now.Database, Begun: start.Add(begun), Seen: 100, Rest: []Window{{After: "pi_1"}}}
+		for _, c := range change {
+			c(&l)
+		}
+		return l
+	}
+	for _, tc := range []struct {
+		name     string
+		attempts []Attempt
+		look     Look
+		permit   Permit
+		seen     int // 0: begun anew
+		row      int64
+	}{
+		{"gone on with", []Attempt{attempt(0)}, look(23 * time.Hour), Permit{Final: true}, 100, 3},
+		{"complete", []Attempt{attempt(0)}, look(23*time.Hour, func(l *Look) { l.Complete = true }), Permit{Final: true}, 0, 0},
+		{"about a restoration", []Attempt{attempt(0)}, look(23*time.Hour, func(l *Look) { l.Restoration = 1 }), Permit{Final: true}, 0, 0},
+		{"sent since", []Attempt{attempt(0), attempt(23*time.Hour + time.Minute)}, look(23 * time.Hour), Permit{Final: true}, 0, 0},
+		{"begun when nothing was proven yet", []Attempt{attempt(0)}, look(14 * time.Minute), Permit{Final: true}, 0, 3},
+		{"the same, where nothing is to be proven", []Attempt{attempt(0)}, look(14 * time.Minute), Permit{}, 100, 3},
+		{"shared, so that there is no rest of its own", []Attempt{attempt(0)}, look(23*time.Hour, func(l *Look) { l.Rest = nil }), Permit{Final: true}, 0, 3},
+	} {
+		tc.permit.Open = tc.attempts
+		got := cutShort(lookup{history: History{Attempts: tc.attempts, Looks: []Look{tc.look}}, permit: tc.permit, now: now})
+		if got.Seen != tc.seen || got.ID != tc.row {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+	}
+}

@@ -182,20 +182,27 @@ func TestReadingIsOlderThanTheAttempt(t *testing.T) {
 	}
 }
 
-// I2: what another account's list, or the other mode's, does not hold proves nothing here.
-func TestReadingOfAnotherAccount(t *testing.T) {
+// I2: what another account's list, or the other mode's, does not hold proves nothing here; nor does a reading that is being removed, or that
+// began before the clock was set back.
+func TestReadingsThatAreNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, charges.Options{})
 	id := r.lostThenAway(sandbox.Fault{Kind: sandbox.DropAfter}, 0)
 	_, err := r.pool.Exec(t.Context(), `
 INSERT INTO reading (stripe_account, livemode, from_at, to_at, begun_at, stripe_begun_at, complete, keep_until)
-SELECT account, livemode, now() - interval '10 days', now() + interval '10 days', clock_timestamp(), clock_timestamp() + interval '25 hours', true, now() + interval '1 day'
-  FROM (VALUES ('acct_other', false), ('acct_home', true)) AS elsewhere (account, livemode)`)
+SELECT account, livemode, now() - interval '10 days', now() + interval '10 days', clock_timestamp() + begun, clock_timestamp() + interval '25 hours', true, now() + keep
+  FROM (VALUES ('acct_other', false, interval '0', interval '1 day'), ('acct_home', true, '0', '1 day'), ('acct_home', false, '0', '50 minutes'),
+               ('acct_home', false, '10 minutes', '1 day')) AS of_no_use (account, livemode, begun, keep)`)
 	if err != nil {
 		t.Fatal(err)
 	}
+	sent := len(r.posts())
 	r.start()
-	r.awaitSucceeded([]uuid.UUID{id})
+	r.await("the charge to be settled", func() bool { return r.get(id).Status.Final() })
+	r.wantPayments(id, 1)
+	if n := len(r.posts()); n != sent {
+		t.Errorf("%d payments were asked for past the window", n-sent)
+	}
 }
 
 // I2: charges that were never sent, of an outage of 30 hours, may be older than a backup that nobody spoke of: what Stripe may have forgotten is
