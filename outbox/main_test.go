@@ -6,4 +6,7 @@ import (
 	"github.com/oncepay/oncepay/migrations/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	pgtest.WaitTogether()
+	pgtest.Main(m)
+}
