@@ -58,6 +58,13 @@ func (r *relay) cut() {
 	}
 }
 
+// turn makes the relay lead to another target, HOST:PORT, from the next connection on.
+func (r *relay) turn(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.target = target
+}
+
 // mend opens the relay at the address that it had before.
 func (r *relay) mend(t *testing.T) {
 	t.Helper()
@@ -81,7 +88,10 @@ func (r *relay) mend(t *testing.T) {
 
 func (r *relay) carry(client net.Conn, from net.Listener) {
 	defer client.Close()
-	server, err := net.Dial("tcp", r.target)
+	r.mu.Lock()
+	target := r.target
+	r.mu.Unlock()
+	server, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -87,7 +88,17 @@ func (d database) openReady(ctx context.Context, name string) (*backend, error) 
 }
 
 // schema says why the database cannot be worked with; nil: it can.
-func (b *backend) schema(ctx context.Context) error { return behind(ctx, b.probe) }
+func (b *backend) schema(ctx context.Context) error {
+	var readOnly bool
+	if err := outbox.NewReads(b.probe).QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+		return fmt.Errorf("ask whether the database may be written: %w", err)
+	}
+	if readOnly {
+		b.probe.Reset() // there may be another primary
+		return errors.New("the database is read-only: it is a standby, or was made so")
+	}
+	return behind(ctx, b.probe)
+}
 
 func behind(ctx context.Context, pool *pgxpool.Pool) error {
 	pending, err := migrations.Pending(ctx, outbox.NewReads(pool))
