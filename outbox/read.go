@@ -18,8 +18,11 @@ type Reads struct {
 	local bool // the bounds go with each query, because no session keeps them
 }
 
-// NewReads returns what reads through a pool that [Open] made.
+// NewReads returns what reads through a pool that [Open] made. With nil it is of no use, and no harm until it is used.
 func NewReads(pool *pgxpool.Pool) Reads {
+	if pool == nil {
+		return Reads{}
+	}
 	return Reads{pool: pool, local: pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe}
 }
 

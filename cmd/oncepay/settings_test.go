@@ -41,6 +41,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"migrate", "DATABASE_URL=shop:sesame@db/shop", []string{"--database-url (DATABASE_URL)"}},
 		{"keys list", "DATABASE_URL=postgres://shop:ses%ame@db/shop", []string{"--database-url (DATABASE_URL)"}},
 		{"outbox list", "DATABASE_URL=postgres://db/shop?password=sesame&sslmode=x", []string{"--database-url (DATABASE_URL)", "sslmode"}},
+		{"api", "ONCEPAY_DATABASE_POOLER=pgbouncer", []string{"--database-pooler", "ONCEPAY_DATABASE_POOLER", "transaction"}},
 		{"api", "ONCEPAY_DATABASE_CONNS=1", []string{"--database-conns (ONCEPAY_DATABASE_CONNS)"}},
 
 		{"api", "ONCEPAY_KEY_TTL=1s", []string{"--key-ttl (ONCEPAY_KEY_TTL)"}},
