@@ -47,7 +47,8 @@ func (c *migrateCommand) up(ctx context.Context, log *slog.Logger) (applied []st
 		if why == nil {
 			log.Warn("database.wait", "timeout", c.Timeout.String(), "error", oneLine(err.Error()))
 		}
-		if why == nil || ctx.Err() == nil {
+		// A dial keeps an eye on the time by itself, and may be cut short before ctx is.
+		if deadline, _ := ctx.Deadline(); why == nil || ctx.Err() == nil && time.Now().Before(deadline) {
 			why = err
 		}
 		select {
