@@ -216,7 +216,10 @@ func (c *reviewReceipt) Run(ctx context.Context) error {
 		as = charges.ReceiptPending
 	}
 	if err := b.charges.RuleReceipt(ctx, c.Charge, as, c.Because, c.who()); err != nil {
-		return inDoubt(notThere(err, c.Charge))
+		if errors.Is(err, charges.ErrNotFound) {
+			return fmt.Errorf("the charge %s is not known, or has no receipt", c.Charge)
+		}
+		return inDoubt(err)
 	}
 	fmt.Printf("The receipt of %s is %s.\n", c.Charge, as)
 	return nil
@@ -224,7 +227,7 @@ func (c *reviewReceipt) Run(ctx context.Context) error {
 
 func notThere(err error, id uuid.UUID) error {
 	if errors.Is(err, charges.ErrNotFound) {
-		return fmt.Errorf("there is none of charge %s", id)
+		return fmt.Errorf("no charge has the id %s", id)
 	}
 	return err
 }

@@ -57,8 +57,8 @@ func TestReview(t *testing.T) {
 		{[]string{"settle", id, "--as=won", "--because=x"}, 2, "--as"},
 		{[]string{"settle", id, "--as=succeeded", "--because=x"}, 1, "name the one that took the money"},
 		{[]string{"settle", id, "--as=resend", "--new-key", "--because=x"}, 1, "only for a failure that Stripe has stored"},
-		{[]string{"settle", newKey(), "--as=failed", "--because=x"}, 1, "there is none"},
-		{[]string{"settle-receipt", id, "--as=sent", "--because=x"}, 1, "there is none"},
+		{[]string{"settle", newKey(), "--as=failed", "--because=x"}, 1, "no charge has the id"},
+		{[]string{"settle-receipt", id, "--as=sent", "--because=x"}, 1, "has no receipt"},
 	} {
 		if r := d.oncepay(append([]string{"review"}, bad.args...)...).run(t); r.code != bad.code || !strings.Contains(r.stderr, bad.says) {
 			t.Errorf("%v: exit %d: %s", bad.args, r.code, r.stderr)
