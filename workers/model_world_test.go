@@ -33,7 +33,8 @@ type stage struct {
 	pool    *pgxpool.Pool
 	url     string
 	sandbox atomic.Pointer[sandbox.Sandbox]
-	tables  []string // that are emptied between worlds
+	tables  []string // that are put back between worlds to what the migrations left in them
+	seeded  []string // those in which they left something
 	clocks  []string // statements that let PostgreSQL's time pass, by $1
 }
 
@@ -61,6 +62,9 @@ var stripeTimes = []string{"stripe_sent_at", "as_of", "failed_as_of", "occurred_
 // learn finds out which tables there are, and which of their columns hold PostgreSQL's time.
 func (s *stage) learn(t *testing.T) {
 	t.Helper()
+	if _, err := s.pool.Exec(t.Context(), "CREATE SCHEMA seed"); err != nil {
+		t.Fatal(err)
+	}
 	rows, err := s.pool.Query(t.Context(), `
 SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone'
   FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
@@ -87,13 +91,15 @@ SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone'
 	for table, set := range times {
 		s.clocks = append(s.clocks, "UPDATE "+table+" SET "+strings.Join(set, ", "))
 	}
-	s.tables = slices.DeleteFunc(s.tables, func(table string) bool { // what the schema came with stays
-		var seeded bool
-		if err := s.pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&seeded); err != nil {
+	for _, table := range s.tables {
+		tag, err := s.pool.Exec(t.Context(), "CREATE TABLE seed."+table+" AS TABLE public."+table)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return seeded
-	})
+		if tag.RowsAffected() > 0 {
+			s.seeded = append(s.seeded, table)
+		}
+	}
 }
 
 // world is the real service on a real database, and real workers that call the simulators over HTTP, in two processes that can be
@@ -178,6 +184,9 @@ func (s *stage) newWorld(t rapid.TB, rekey bool) *world {
 	t.Helper()
 	w := &world{t: t, stage: s, handed: map[string]bool{}}
 	w.exec("TRUNCATE " + strings.Join(s.tables, ", "))
+	for _, table := range s.seeded {
+		w.exec("INSERT INTO " + table + " OVERRIDING SYSTEM VALUE SELECT * FROM seed." + table)
+	}
 	var err error
 	if w.sandbox, err = sandbox.New(sandbox.Options{}); err != nil {
 		t.Fatal(err)
