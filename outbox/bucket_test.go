@@ -89,8 +89,8 @@ func TestSlowDown(t *testing.T) {
 	if got := b.rate(configured, at(2)); got != 10 {
 		t.Errorf("after one 429, and another of the same second: %v, want 10", got)
 	}
-	b = b.refill(configured, at(4.9))
-	if _, n, wait := b.lease(Fresh, 1, configured, at(4.9)); n != 0 || wait < 50*time.Millisecond {
+	b = b.refill(configured, at(2))
+	if _, n, wait := b.lease(Fresh, 1, configured, at(2)); n != 0 || wait != 3*time.Second {
 		t.Errorf("while it is held: %d tokens, wait %v", n, wait)
 	}
 	for _, tc := range []struct{ at, want float64 }{{5, 10}, {6, 11}, {10, 15}, {15, 20}, {1000, 20}} {

@@ -199,6 +199,7 @@ func TestOperatorsPause(t *testing.T) {
 	}
 	pause()
 	f.wantPaused(t, "pause", "backlog charges")
+	f.exec(t, `UPDATE river_job SET scheduled_at = now() - interval '1 minute'`)
 	if n, err := f.MoveOverdue(t.Context()); err != nil || n != 0 {
 		t.Errorf("%d jobs were moved while paused, %v", n, err)
 	}
