@@ -7,6 +7,11 @@
 // dry run, counts and an audit row. Neither trusts River's rows: those are cleaned away by age, so
 // the question "does this wait?" is put to a [Source], which the charges package implements.
 //
+// Each provider has a row that says whether it may be called and how fast: an outage and its trials ([Outbox.ProviderFailed],
+// [Outbox.StartTrial], [Outbox.ProviderSucceeded]), an operator's pause ([Outbox.PauseProvider]), and a token bucket ([Outbox.Lease]). The
+// provider's queues are paused and run in the transaction that changes the row, and [Outbox.Reconcile] sees to it that they agree. What has
+// waited through an outage, or for more than 30 s, is moved from the queue of new charges to that of the backlog.
+//
 // Jobs carry an id and a version and nothing else. Everything that a worker needs is read again, under
 // the row's lock, when it runs; so a job that runs twice, late, or in an older release does no harm.
 package outbox

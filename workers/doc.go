@@ -7,7 +7,13 @@
 // none of River's attempts; nor does an outage, a rate limit or a broken secret key.
 //
 // [Probe] asks Stripe each minute who we are, in which mode, and what time it is there. While it has no good answer,
-// nothing is sent and no attempt is written.
+// nothing is sent and no attempt is written. It is this process's own view; how a provider is for all of them is in its row
+// (see package outbox). health.go judges the evidence: a read of the account that fails, five sends in a row without an answer, a refused
+// key. Then the queues are paused for all, and providersWorker, on a queue that is never paused, lets them run again as a trial when
+// it is time. A process that alone cannot call takes no jobs meanwhile; see retreat.go.
+//
+// [Pace] takes calls out of the bucket that all workers share, in small leases. Jobs of the backlog's queue have a quarter of it, those of
+// new charges the rest, and each what the other leaves.
 //
 // A receipt's job claims the receipt, sends the mail and settles the claim. What is in doubt stays visibly unknown, until evidence or a person settles it,
 // or it is sent again where that was asked for.
