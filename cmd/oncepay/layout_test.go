@@ -74,7 +74,7 @@ var doors = []door{
 	{"InsertMany", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertManyTx", []string{"outbox/outbox.go"}, "jobs are written by Outbox.Enqueue"},
 	{"Dial", []string{"workers/transport/*"}, "providers are called through workers/transport"},
-	{"DialContext", []string{"workers/transport/*"}, "providers are called through workers/transport"},
+	{"DialContext", []string{"workers/transport/*", "outbox/dial.go"}, "providers are called through workers/transport, and PostgreSQL through outbox.Open"},
 }
 
 // Nothing but the transaction helper commits, and nothing but the transport dials a provider: that is where crashes are tested.
