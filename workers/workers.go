@@ -102,8 +102,8 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.Log.Warn("workers.start", "error", err)
 	}
 	// The jobs outlive ctx: Stop ends them, and gives those in flight time to save their outcome.
-	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
-		return nil, fmt.Errorf("start workers: %w", err)
+	if err := startClient(ctx, client, c.Log); err != nil {
+		return nil, err
 	}
 	queues := &retreat{client: client, log: c.Log, queues: w.queues}
 	queues.follow(context.WithoutCancel(ctx))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/oncepay/oncepay/charges/client"
@@ -71,6 +72,39 @@ func TestProcessesWaitForTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.awaitStatus(api, key, client.StatusSucceeded)
+}
+
+// The database may go away again just after the worker has found it there.
+func TestWorkerWaitsForTheDatabaseAgain(t *testing.T) {
+	t.Parallel()
+	for name, told := range map[string]bool{"until it is back": false, "until it is told to stop": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t)
+			between, through := relayURL(t, d.url)
+			d.url = through
+			d.box.control(http.MethodPost, "faults", `{"path":"/v1/account","fault":"delay","delay_ms":1500}`, nil)
+			worker := d.workerUnready()
+			await(t, patience, "the worker asks Stripe who it is", func() error {
+				if len(d.box.ledger().Requests) == 0 {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			between.cut()
+			worker.awaitLog("workers.wait", "error")
+			worker.awaitUnready("the database cannot be asked")
+			if told {
+				worker.signal(syscall.SIGTERM)
+				if code := worker.exitCode(); code != 0 {
+					t.Errorf("exit %d", code)
+				}
+				return
+			}
+			between.mend(t)
+			worker.awaitReady()
+		})
+	}
 }
 
 func TestMigrateWaitsForTheDatabase(t *testing.T) {

@@ -165,6 +165,9 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 		StripeRate: float64(c.StripeRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
 		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil // as above
+	}
 	if err != nil {
 		return err
 	}
