@@ -18,7 +18,7 @@ var errNoIdentity = errors.New("restores and failovers of this database cannot b
 // ConfirmIdentity notes that this data is still on the server on which it was. If it is not, it was restored or failed over: that is written
 // down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it each minute.
 //
-// An error that [outbox.Unavailable] does not know says that the server does not tell.
+// After an error, [Service.Blind] says whether the server does not tell, or could not be asked.
 func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()

@@ -8,18 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/oncepay/oncepay/charges"
-	"github.com/oncepay/oncepay/outbox"
 )
 
 var (
 	restoredDesc = prometheus.NewDesc("oncepay_restorations_total", "Restores and failovers of the database, detected or declared.", nil, nil)
-	blindDesc    = prometheus.NewDesc("oncepay_restoration_detection_up", "1: restores and failovers of the database are detected; 0: its server does not tell which one it is.", nil, nil)
+	blindDesc    = prometheus.NewDesc("oncepay_restoration_detection_up",
+		"1: restores and failovers of the database are detected; 0: its server does not tell which one it is.", nil, nil)
 )
 
 // confirmIdentity notes that the database is where it was, and says aloud if it is not, or if that cannot be known.
 func confirmIdentity(ctx context.Context, service *charges.Service, log *slog.Logger) error {
 	detected, err := service.ConfirmIdentity(ctx)
-	if err != nil && !outbox.Unavailable(err) {
+	if err != nil && service.Blind() {
 		log.Error("restoration.undetectable", "error", err)
 		return nil
 	}

@@ -49,7 +49,8 @@ func TestRestored(t *testing.T) {
 
 func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	r := newRigOn(t, db.live(), charges.Options{})
-	kept, waiting, lost, fresh := uuid.New(), uuid.New(), uuid.New(), uuid.New()
+	kept, waiting, lost, regular, fresh := uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()
+	customer := func(q *charges.Request) { q.Customer = "cus_sandbox" } // whose own list is read
 	r.start()
 	r.awaitStatus(r.createAs(kept), charges.Succeeded)
 	r.stop()
@@ -58,8 +59,9 @@ func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	r = r.on(db.live(), charges.Options{})
 	r.start()
 	r.awaitStatus(r.createAs(lost), charges.Succeeded)
+	r.awaitStatus(r.createAs(regular, customer), charges.Succeeded)
 	r.await("what waited to be sent", func() bool {
-		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 3
+		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 4
 	})
 	r.stop()
 
@@ -79,21 +81,22 @@ func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	for _, key := range []uuid.UUID{kept, waiting, lost, fresh} {
 		r.createAs(key)
 	}
+	r.createAs(regular, customer)
 	r.start()
 	r.await("every key's charge to have succeeded", func() bool {
 		if n := r.count(`SELECT count(*) FROM charge WHERE status = 'needs_review'`); n > 0 {
 			t.Fatalf("%d charges wait for a person", n)
 		}
-		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 4
+		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 5
 	})
 	posted := r.posts()
-	for _, key := range []uuid.UUID{kept, waiting, lost, fresh} {
+	for _, key := range []uuid.UUID{kept, waiting, lost, regular, fresh} {
 		if n := len(slices.DeleteFunc(slices.Clone(posted), func(k string) bool { return k != key.String() })); n != 1 {
 			t.Errorf("key %s was sent %d times", key, n)
 		}
 	}
-	if n := len(r.sandbox.Ledger().PaymentIntents); n != 4 {
-		t.Errorf("%d payments under 4 keys", n)
+	if n := len(r.sandbox.Ledger().PaymentIntents); n != 5 {
+		t.Errorf("%d payments under 5 keys", n)
 	}
 	if n := r.count(`SELECT count(*) FROM restoration`); n != 1 {
 		t.Errorf("%d restorations, want 1", n)
@@ -187,7 +190,14 @@ func (s *serverRestore) restored() *pgxpool.Pool {
 		s.t.Fatalf("%v\n%s", err, out)
 	}
 	s.start(s.copy)
-	return poolOn(s.t, s.server.URL(restoredName))
+	pool := poolOn(s.t, s.server.URL(restoredName))
+	for end, recovering := time.Now().Add(settle), true; recovering; { // it is open for reading a moment earlier
+		if err := pool.QueryRow(s.t.Context(), `SELECT pg_is_in_recovery()`).Scan(&recovering); err != nil || time.Now().After(end) {
+			s.t.Fatalf("the recovery does not end: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond) // the pace of the poll
+	}
+	return pool
 }
 
 // copyRestore copies a database within its server, which stays what it was.
