@@ -118,10 +118,15 @@ func (m mutation) overlay(t *testing.T, dir string) string {
 	return name
 }
 
+// building bounds how many are built and played at once: each takes a core, and half a gigabyte to link.
+var building = make(chan struct{}, 2)
+
 // play builds this package's tests over the mutated source, which must compile, and plays the scenarios.
 func (m mutation) play(t *testing.T) (out string, failed bool) {
 	t.Helper()
 	dir := t.TempDir()
+	building <- struct{}{}
+	defer func() { <-building }()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	binary := filepath.Join(dir, "mutated.test")

@@ -26,7 +26,8 @@ mtype charge = processing;
 byte n, last;                 /* attempts; the latest one's key */
 mtype out[N]; byte key[N]; byte age[N]; bit row[N];
 byte failing = OLD;           /* age of the present key's stored failure */
-byte looked = OLD;            /* age of the list that the last complete look has read */
+byte looked = OLD;            /* age of the list that the last complete look has read, from when it began to read */
+byte written = OLD;           /* age of that look's record */
 /* Stripe, and the wire. */
 mtype mem[N] = none; byte memory[N];
 byte payments; byte payer; byte payment;             /* how many, which attempt's request made it, its age */
@@ -65,16 +66,16 @@ byte faults = FAULTS;
 #endif
 
 #define may_ask  (charge == processing && !ANY(CALLED))
-#define may_send (may_ask && n < N && (!ANY(OPEN) || !ANY(BROKEN) && !past && !(ANY(OTHER) && looked >= INCALL)))
+#define may_send (may_ask && n < N && (!ANY(OPEN) || !ANY(BROKEN) && !past && !(ANY(OTHER) && written >= INCALL)))
 #define must_end (may_ask && ANY(BROKEN) && over)
 #ifdef BLIND_REKEY
 #define may_rekey (may_ask && n < N && ANY(BROKEN))
 #else
-#define may_rekey (must_end && n < N && looked < INCALL)
+#define may_rekey (must_end && n < N && written < INCALL)
 #endif
-#define look_stored  (may_ask && ANY(BROKEN) && (!over && (looked > failing || failing >= FINAL) || over && looked >= INCALL))
+#define look_stored  (may_ask && ANY(BROKEN) && (!over && (looked > failing || failing >= FINAL) || over && written >= INCALL))
 #define look_past    (may_ask && ANY(OPEN) && !ANY(BROKEN) && past && !young)
-#define look_another (may_ask && !ANY(BROKEN) && !past && ANY(OTHER) && looked >= INCALL)
+#define look_another (may_ask && !ANY(BROKEN) && !past && ANY(OTHER) && written >= INCALL)
 
 inline begin(k) { /* the attempt is committed */
     me = n; key[n] = k; out[n] = unseen; age[n] = 0; n++; busy[_pid] = 1;
@@ -151,7 +152,7 @@ look: /* reads the list, then writes down what it saw */
 #ifdef HALF_LOOK
     :: atomic { faults > 0 -> faults--; found = 0 }                            /* a page failed: taken for none */
 #else
-    :: atomic { faults > 0 -> faults--; rest; goto again }           /* a page failed: proves nothing */
+    :: atomic { faults > 0 -> faults--; rest; goto again }                  /* a page failed: proves nothing */
 #endif
     fi;
     if
@@ -159,10 +160,11 @@ look: /* reads the list, then writes down what it saw */
         if
         :: found -> charge = succeeded
         :: else -> close(0); close(1); close(2); close(3);
+            written = 0;
 #ifdef LATE_DATE
             looked = 0
 #else
-            looked = (reading[_pid] < looked -> reading[_pid] : looked)
+            looked = reading[_pid]
 #endif
         fi;
         rest; goto again }
@@ -207,11 +209,11 @@ end: do
 
 active proctype Time() {
 end: do
-    :: d_step { (ages(0) || ages(1) || ages(2) || ages(3) || looked < OLD || failing < OLD || fades(0) || fades(1) || fades(2) || fades(3)) &&
+    :: d_step { (ages(0) || ages(1) || ages(2) || ages(3) || looked < OLD || written < OLD || failing < OLD || fades(0) || fades(1) || fades(2) || fades(3)) &&
                 (idle || faults > 0) ->
         if :: !idle -> faults-- :: else fi;
         older(ages(0), age[0]); older(ages(1), age[1]); older(ages(2), age[2]); older(ages(3), age[3]);
-        older(true, looked); older(true, failing); older(payments > 0 && payment == 0, payment); older(busy[0], reading[0]); older(busy[1], reading[1]);
+        older(true, looked); older(true, written); older(true, failing); older(payments > 0 && payment == 0, payment); older(busy[0], reading[0]); older(busy[1], reading[1]);
         older(fades(0), memory[0]); older(fades(1), memory[1]); older(fades(2), memory[2]); older(fades(3), memory[3]);
         if :: age[0] >= PROVEN -> wire[0] = 0 :: else fi;
         if :: age[1] >= PROVEN -> wire[1] = 0 :: else fi;

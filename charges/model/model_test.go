@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// bound is for one variant: the largest takes some seconds.
-const bound = 2 * time.Minute
+// bound is for one step of one variant: the largest takes some seconds of a core.
+const bound = 5 * time.Minute
 
 // verified is how Spin says that it has been everywhere and found nothing.
 const verified = "errors: 0"
