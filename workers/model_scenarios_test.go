@@ -101,6 +101,16 @@ var scenarios = []scenario{
 		w.check()
 		w.twice(w.jobOf(0, outbox.KindReceipt))
 	}},
+	{name: "posted again, before and after it was paid", play: func(w *world) {
+		w.post("pm_card_visa", "buyer@example.com")
+		w.repost(0, true)
+		w.repost(0, false)
+		w.then("nothing")
+		w.repost(0, true)
+		w.pass(day, true, true) // the answer is not stored any more
+		w.repost(0, true)
+		w.repost(0, false)
+	}},
 	{name: "swept while a job is there", play: func(w *world) {
 		w.post("pm_card_visa", "buyer@example.com")
 		w.sweep()

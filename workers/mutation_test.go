@@ -52,6 +52,10 @@ var mutations = []mutation{
 		"case alive:\n", "case alive && false:\n"}}},
 	{"a charge is called failed while its buyer can still pay", "I2", []edit{{"charges/payment.go",
 		"case s.ClientSecret != \"\":\n", "case s.ClientSecret != \"\" && false:\n"}}},
+	{"another request under a key is answered as the first", "I4", []edit{{"charges/create.go",
+		"len(fields) > 0 || earlier.version == FingerprintVersion {", "len(fields) > 100 {"}}},
+	{"an event does not tell where its charge went", "I7", []edit{{"charges/store_attempt.go",
+		"was, $3::text, $10, $11 FROM moved", "was, was, $10, $11 FROM moved"}}},
 	{"a receipt is claimed after the call", "I5", []edit{{"charges/receipt.go",
 		"return updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptSending})", "return nil"}}},
 }
