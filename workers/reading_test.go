@@ -38,6 +38,10 @@ func (r *rig) lose(n int) (ids []uuid.UUID) {
 	}
 	r.start()
 	r.await("every answer to be lost", func() bool {
+		// Another worker's calls go well, or these would be taken for an outage after some of them.
+		if _, err := r.pool.Exec(r.t.Context(), `UPDATE provider SET succeeded_at = clock_timestamp() WHERE name = 'stripe'`); err != nil {
+			r.t.Fatal(err)
+		}
 		return r.count(`SELECT count(DISTINCT charge_id) FROM attempt WHERE outcome IS NOT NULL AND charge_id = ANY ($1)`, ids) == n
 	})
 	r.stop()
