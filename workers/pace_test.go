@@ -92,8 +92,8 @@ func TestI6RateIsShared(t *testing.T) {
 func TestI6NewChargesOvertake(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, charges.Options{})
-	r.rate = 20
-	r.createMany(160)
+	r.rate = 40
+	r.createMany(400)
 	r.exec(`UPDATE river_job SET scheduled_at = now() - interval '1 minute'`)
 	r.both()
 	r.await("the backlog to be one", func() bool {
