@@ -116,7 +116,7 @@ func TestI6NewChargesOvertake(t *testing.T) {
 		}
 	}
 	between := last - first + 1 - n // of the backlog
-	if after := len(calls) - 1 - last; n != 45 || after < 20 {
+	if after := len(calls) - 1 - last; n != 45 || after < 5 { // behind the backlog none would be left
 		t.Fatalf("%d new ones, and only %d of the backlog after them", n, after)
 	}
 	if between < n/3*7/10 || between > n*3/2 { // a quarter of all is a third of the new ones, and it may have what a slow machine leaves
