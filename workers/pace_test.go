@@ -115,11 +115,11 @@ func TestI6NewChargesOvertake(t *testing.T) {
 			}
 		}
 	}
-	between := last - first + 1 - n // of the backlog
+	between := last - first + 1 - n                           // of the backlog
 	if after := len(calls) - 1 - last; n != 45 || after < 5 { // behind the backlog none would be left
 		t.Fatalf("%d new ones, and only %d of the backlog after them", n, after)
 	}
-	if between < n/3*7/10 || between > n*3/2 { // a quarter of all is a third of the new ones, and it may have what a slow machine leaves
+	if between < n/3*7/10 { // a quarter of all is a third of the new ones; what a slow machine leaves unused is the other lane's
 		t.Errorf("%d of the backlog went beside %d new ones, want about %d", between, n, n/3)
 	}
 	t.Logf("%d of the backlog went beside %d new ones", between, n)
