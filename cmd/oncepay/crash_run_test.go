@@ -115,6 +115,13 @@ func (c *crash) restartAPI() {
 // what was under way when it died is a minute older.
 func (c *crash) aMinutePasses() {
 	c.t.Helper()
+	// What PostgreSQL still does for the dead, such as marking jobs as running, it has done.
+	await(c.t, patience, "the dead worker's sessions end", func() error {
+		if c.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'oncepay-worker%'`) > 0 {
+			return errWaits
+		}
+		return nil
+	})
 	for _, sql := range []string{
 		`UPDATE river_job SET state = 'available', scheduled_at = now() WHERE state = 'running'`,
 		`UPDATE attempt SET sent_at = sent_at - interval '61 s', stripe_sent_at = stripe_sent_at - interval '61 s' WHERE outcome IS NULL`,
