@@ -34,8 +34,9 @@ func periodicJobs() []*river.PeriodicJob {
 	}
 }
 
-// upkeepTimeout is for a database that is large or slow. Each of these jobs' transactions is short all the same.
-const upkeepTimeout = 10 * time.Minute
+// upkeepTimeout is for a database that is large or slow; each of these jobs' transactions is short, and the next run goes on. River takes
+// a job for alive for as long as its timeout, and lets no other of its kind in meanwhile: after a kill -9 there is no sweep until then.
+const upkeepTimeout = 90 * time.Second
 
 // expireWorker removes stored answers and readings whose time is over, and notes that the database is where it was.
 type expireWorker struct {

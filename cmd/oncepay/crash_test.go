@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,26 +30,37 @@ func TestI1I2I3I4I5I7CrashPoints(t *testing.T) {
 	}
 }
 
+const runsAgain = 2 * time.Minute // after kill -9, as promised
+
 // Nobody helps here: River itself finds out that a worker is dead.
 func TestI3KilledWorkersJobsRunAgain(t *testing.T) {
 	t.Parallel()
 	if !*crashAll {
 		t.Skip("takes two minutes; -crash.all")
 	}
-	const promised = 2 * time.Minute
-	c := &crash{deployment: deploy(t), point: crashPoint{at: "attempt.begin after"}}
-	c.server = c.api()
-	o := c.buy("pm_card_visa", client.StatusSucceeded)
-	c.mustPost()
-	c.crashWorker(c.point)
-	killed := time.Now()
-	c.worker()
-	await(t, 3*promised, "the job runs again", func() error {
-		if c.box.ledger().sends(o.params.IdempotencyKey) == 0 {
-			return errWaits
-		}
-		return nil
-	})
-	t.Logf("running again %s after kill -9", time.Since(killed).Round(time.Second))
-	c.settle()
+	for name, at := range map[string]string{"a charge": "attempt.begin after", "a sweep, for a charge without a job": "outbox.sweep before"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &crash{deployment: deploy(t), point: crashPoint{at: at}}
+			c.server = c.api()
+			o := c.buy("pm_card_visa", client.StatusSucceeded)
+			c.mustPost()
+			if strings.Contains(at, "sweep") {
+				if _, err := c.pool.Exec(t.Context(), `DELETE FROM river_job`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.crashWorker(c.point)
+			killed := time.Now()
+			c.worker()
+			await(t, 3*runsAgain, "the job runs again", func() error {
+				if c.box.ledger().sends(o.params.IdempotencyKey) == 0 {
+					return errWaits
+				}
+				return nil
+			})
+			t.Logf("running again %s after kill -9", time.Since(killed).Round(time.Second))
+			c.settle()
+		})
+	}
 }
