@@ -191,7 +191,7 @@ func (c *devCommand) prepare(ctx context.Context, postgres *pgtest.Server, log *
 func (c *devCommand) worker(db database, sandbox string) *workerCommand {
 	w := &workerCommand{
 		database: db, StripeKey: "sk_test_dev", StripeBase: sandbox, StripeRate: 25,
-		KeyWindow: charges.DefaultPolicy.Window, LookDelays: charges.DefaultPolicy.LookDelays,
+		rules:       rules{KeyWindow: charges.DefaultPolicy.Window, LookDelays: charges.DefaultPolicy.LookDelays},
 		SendGridKey: "SG.dev", MailBase: sandbox, ReceiptFrom: c.ReceiptFrom, Charging: 32,
 	}
 	if c.StripeKey != "" {

@@ -40,7 +40,7 @@ func (c *keysCreate) Validate() error {
 
 // Run prints the token alone on stdout.
 func (c *keysCreate) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "keys")
+	b, err := c.openReady(ctx, "keys", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ type keysList struct {
 
 // Run prints a line per token.
 func (c *keysList) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "keys")
+	b, err := c.openReady(ctx, "keys", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ type keysRevoke struct {
 
 // Run revokes one token.
 func (c *keysRevoke) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "keys")
+	b, err := c.openReady(ctx, "keys", charges.Options{})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -46,6 +47,7 @@ func (f filter) outbox() outbox.Filter {
 type outboxList struct {
 	database `embed:""`
 	filter   `embed:""`
+	rules    `embed:""`
 	Limit    int `default:"50" help:"At most so many charges."`
 }
 
@@ -54,12 +56,12 @@ func (c *outboxList) Validate() error {
 	if c.Limit < 1 || c.Limit > 10_000 {
 		return fmt.Errorf("--limit must be from 1 to 10000")
 	}
-	return cmp.Or(c.filter.Validate(), c.database.Validate())
+	return cmp.Or(c.filter.Validate(), c.rules.Validate(), c.database.Validate())
 }
 
 // Run prints a line for each piece of unfinished work, oldest first.
 func (c *outboxList) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
+	b, err := c.openReady(ctx, "outbox", charges.Options{Policy: c.policy()})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -44,7 +45,7 @@ func (c *outboxPause) Validate() error {
 
 // Run pauses the provider's queues, whether it is in an outage or not.
 func (c *outboxPause) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
+	b, err := c.openReady(ctx, "outbox", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (c *outboxResume) Validate() error {
 
 // Run takes the pause back.
 func (c *outboxResume) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
+	b, err := c.openReady(ctx, "outbox", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func (c *outboxStatus) Validate() error { return c.database.Validate() }
 
 // Run prints a line for each provider, and one for each queue.
 func (c *outboxStatus) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
+	b, err := c.openReady(ctx, "outbox", charges.Options{})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (c *reconcileCommand) Validate() error {
 
 // Run writes the restoration down and says what follows.
 func (c *reconcileCommand) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "reconcile")
+	b, err := c.openReady(ctx, "reconcile", charges.Options{})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -16,6 +17,7 @@ type outboxReplay struct {
 	database `embed:""`
 	filter   `embed:""`
 	operator `embed:""`
+	rules    `embed:""`
 	Apply    bool      `help:"Do it."`
 	Resend   bool      `name:"resend-unknown-receipts" help:"Send the receipts once more that are unknown now; their buyers may get two mails."`
 	Rate     perSecond `default:"1000/s" placeholder:"N/s" help:"Most jobs written per second."`
@@ -23,12 +25,12 @@ type outboxReplay struct {
 
 // Validate refuses what cannot work.
 func (c *outboxReplay) Validate() error {
-	return cmp.Or(c.filter.Validate(), c.database.Validate())
+	return cmp.Or(c.filter.Validate(), c.rules.Validate(), c.database.Validate())
 }
 
 // Run counts by class what is there, and with --apply enqueues what wants a job and has none.
 func (c *outboxReplay) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox")
+	b, err := c.openReady(ctx, "outbox", charges.Options{Policy: c.policy()})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,7 +40,7 @@ func (c *reviewList) Validate() error {
 
 // Run prints a line for each charge and each receipt, and what may be done about them.
 func (c *reviewList) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "review")
+	b, err := c.openReady(ctx, "review", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ type reviewShow struct {
 
 // Run prints all that is known.
 func (c *reviewShow) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "review")
+	b, err := c.openReady(ctx, "review", charges.Options{})
 	if err != nil {
 		return err
 	}
@@ -165,6 +166,7 @@ func (c *reviewShow) Run(ctx context.Context) error {
 type reviewSettle struct {
 	database `embed:""`
 	operator `embed:""`
+	rules    `embed:""`
 	Because  string    `required:"" placeholder:"TEXT" help:"Why, for the charge's trail."`
 	Charge   uuid.UUID `arg:"" help:"The charge's id."`
 	As       string    `required:"" enum:"succeeded,failed,canceled,resend" help:"What it is: succeeded, failed, canceled; or resend, to let it be sent again where that is safe."`
@@ -174,9 +176,12 @@ type reviewSettle struct {
 	Force    bool      `help:"You know better than the record, which may be behind what Stripe's dashboard shows."`
 }
 
+// Validate refuses what cannot work.
+func (c *reviewSettle) Validate() error { return cmp.Or(c.rules.Validate(), c.database.Validate()) }
+
 // Run settles one charge.
 func (c *reviewSettle) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "review")
+	b, err := c.openReady(ctx, "review", charges.Options{Policy: c.policy()})
 	if err != nil {
 		return err
 	}
@@ -206,7 +211,7 @@ type reviewReceipt struct {
 
 // Run settles one receipt.
 func (c *reviewReceipt) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "review")
+	b, err := c.openReady(ctx, "review", charges.Options{})
 	if err != nil {
 		return err
 	}

@@ -75,8 +75,8 @@ func (b *backend) close() {
 }
 
 // openReady is open for a command that ends: what cannot be worked with is its error.
-func (d database) openReady(ctx context.Context, name string) (*backend, error) {
-	b, err := d.open(ctx, name, charges.Options{})
+func (d database) openReady(ctx context.Context, name string, options charges.Options) (*backend, error) {
+	b, err := d.open(ctx, name, options)
 	if err != nil {
 		return nil, err
 	}

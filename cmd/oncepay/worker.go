@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,29 +24,23 @@ import (
 
 type workerCommand struct {
 	database    `embed:""`
-	Listen      hostPort        `name:"listen" env:"ONCEPAY_WORKER_LISTEN" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Where /healthz, /readyz and /metrics are served."`
-	StripeKey   string          `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" required:"" placeholder:"sk_..." help:"Stripe's secret key, or a restricted one that may write PaymentIntents and read the account."`
-	StripeBase  string          `name:"stripe-api-base" env:"STRIPE_API_BASE" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API."`
-	StripeRate  perSecond       `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second, of all workers together: each of them has to be told the same."`
-	KeyWindow   time.Duration   `name:"stripe-key-window" env:"ONCEPAY_STRIPE_KEY_WINDOW" default:"23h" help:"For how long Stripe is trusted to remember a key; after that it is looked at before anything is sent again."`
-	LookDelays  []time.Duration `name:"look-delays" env:"ONCEPAY_LOOK_DELAYS" default:"0s,1m,5m,15m,1h" help:"When Stripe is looked at after it stored a failure under a key."`
-	Rekey       string          `name:"rekey" env:"ONCEPAY_REKEY" enum:"review,auto" default:"review" help:"When those looks found nothing: ask a person (review), or send under a new key (auto)."`
-	SendGridKey string          `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
-	MailBase    string          `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
-	ReceiptFrom string          `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
-	MailUnknown string          `name:"receipt-unknown" env:"ONCEPAY_RECEIPT_UNKNOWN" enum:"hold,resend" default:"hold" help:"What is done about a receipt that may have been sent or not: wait for SendGrid's events or a person (hold), or send it again after 15 minutes, up to twice, and risk that the buyer gets it more than once (resend)."`
-	Charging    int             `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
-	ActionTTL   time.Duration   `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
-	KeepEvents  time.Duration   `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
+	rules       `embed:""`
+	Listen      hostPort      `name:"listen" env:"ONCEPAY_WORKER_LISTEN" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Where /healthz, /readyz and /metrics are served."`
+	StripeKey   string        `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" required:"" placeholder:"sk_..." help:"Stripe's secret key, or a restricted one that may write PaymentIntents and read the account."`
+	StripeBase  string        `name:"stripe-api-base" env:"STRIPE_API_BASE" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API."`
+	StripeRate  perSecond     `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second, of all workers together: each of them has to be told the same."`
+	SendGridKey string        `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
+	MailBase    string        `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
+	ReceiptFrom string        `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
+	MailUnknown string        `name:"receipt-unknown" env:"ONCEPAY_RECEIPT_UNKNOWN" enum:"hold,resend" default:"hold" help:"What is done about a receipt that may have been sent or not: wait for SendGrid's events or a person (hold), or send it again after 15 minutes, up to twice, and risk that the buyer gets it more than once (resend)."`
+	Charging    int           `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
+	ActionTTL   time.Duration `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
+	KeepEvents  time.Duration `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
 }
 
 // Validate refuses what cannot work, without calling anybody.
 func (c *workerCommand) Validate() error {
 	switch {
-	case c.KeyWindow < time.Minute || c.KeyWindow >= 24*time.Hour:
-		return errors.New("--stripe-key-window must be at least 1m and below 24h: Stripe may forget a key after that")
-	case len(c.LookDelays) == 0 || len(c.LookDelays) > 20:
-		return errors.New("--look-delays must name from 1 to 20 delays")
 	case c.KeepEvents < 72*time.Hour || c.KeepEvents > 10*365*24*time.Hour:
 		return errors.New("--webhook-retention must be from 72h, for which Stripe sends an event again, to ten years")
 	case c.ActionTTL < time.Minute || c.ActionTTL > 30*24*time.Hour:
@@ -53,15 +48,7 @@ func (c *workerCommand) Validate() error {
 	case c.Charging < 1 || c.Charging > 1000:
 		return errors.New("--concurrency must be from 1 to 1000")
 	}
-	for i, d := range c.LookDelays {
-		if d < 0 || i > 0 && d < c.LookDelays[i-1] {
-			return errors.New("--look-delays must not be negative, and must grow")
-		}
-	}
-	if err := c.checkProviders(); err != nil {
-		return err
-	}
-	return c.database.Validate()
+	return cmp.Or(c.rules.Validate(), c.checkProviders(), c.database.Validate())
 }
 
 // checkProviders refuses keys and addresses that cannot be used, one at a time, to name the setting that is at fault.
@@ -116,7 +103,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 		return usageError{err}
 	}
 	b, err := c.open(ctx, "worker", charges.Options{
-		Policy:   charges.Policy{Window: c.KeyWindow, LookDelays: c.LookDelays, Rekey: c.Rekey == "auto"},
+		Policy:   c.policy(),
 		Receipts: charges.ReceiptPolicy{Resend: c.MailUnknown == "resend"},
 	})
 	if err != nil {
