@@ -56,6 +56,7 @@ type ReceiptClaim struct {
 	Wait      time.Duration
 	Charge    Charge
 	Recipient string
+	Detected  *Restoration // that the database was restored, as the claim has just found
 }
 
 // ReceiptResult is what came of a claimed receipt.
@@ -66,8 +67,9 @@ type ReceiptResult struct {
 }
 
 // ClaimReceipt claims a charge's receipt before it is sent. A claim whose worker did not come back within a minute is
-// over: the mail may have gone out, so the receipt becomes unknown and is sent again only as [ReceiptPolicy] says. A claim whose
-// commit is in doubt is asked for again under the same id, since nothing has been sent yet.
+// over: the mail may have gone out, so the receipt becomes unknown and is sent again only as [ReceiptPolicy] says, and so does one that may have
+// been mailed in the time that a restore of the database has lost. A claim whose commit is in doubt is asked for again under the same id, since
+// nothing has been sent yet.
 func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (claim ReceiptClaim, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -81,7 +83,12 @@ func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (claim Rec
 			return err
 		})
 	}
-	if err = once(); errors.Is(err, outbox.ErrInDoubt) {
+	err = once()
+	if errors.Is(err, errNoIdentity) {
+		s.blind.Store(true)
+		err = once()
+	}
+	if errors.Is(err, outbox.ErrInDoubt) {
 		err = untilAnswered(ctx, once)
 	}
 	return claim, err
@@ -94,7 +101,21 @@ func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.U
 		return claim, err
 	}
 	again := row.status == ReceiptUnknown && s.receipts.resends(row.doubts)
+	if row.status == ReceiptPending || again || row.claim == id {
+		claim.Recipient = row.recipient
+		if claim.Charge, err = findCharge(ctx, tx, charge); err != nil {
+			return claim, err
+		}
+	}
+	restored := false
+	if row.status == ReceiptPending && row.claim == uuid.Nil && row.doubts == 0 {
+		if restored, claim.Detected, err = s.perhapsMailed(ctx, tx, claim.Charge); err != nil {
+			return claim, err
+		}
+	}
 	switch {
+	case restored:
+		err = s.doubt(ctx, tx, charge, row, mailedBefore, &claim)
 	case row.status == ReceiptSending && row.claim == id: // the commit of a moment ago, whose answer was lost
 		claim.Send = true
 	case again && row.unchanged < s.receipts.Wait:
@@ -105,17 +126,17 @@ func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.U
 	case row.status == ReceiptSending && row.age < inCall:
 		claim.Wait = inCall - row.age
 	case row.status == ReceiptSending:
-		if s.receipts.resends(row.doubts + 1) {
-			claim.Wait = s.receipts.Wait
-		}
-		err = updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptUnknown, Error: "the worker that sent it did not come back"})
+		err = s.doubt(ctx, tx, charge, row, "the worker that sent it did not come back", &claim)
 	}
-	if err != nil || !claim.Send {
-		return claim, err
-	}
-	claim.Recipient = row.recipient
-	claim.Charge, err = findCharge(ctx, tx, charge)
 	return claim, err
+}
+
+// doubt writes down that a receipt may have been sent. Where the policy sends it again, the claim says when.
+func (s *Service) doubt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, row receiptRow, why string, claim *ReceiptClaim) error {
+	if s.receipts.resends(row.doubts + 1) {
+		claim.Wait = s.receipts.Wait
+	}
+	return updateReceipt(ctx, tx, charge, ReceiptResult{Status: ReceiptUnknown, Error: why})
 }
 
 // SettleReceipt writes down what came of a claimed receipt, however often it has to try within some seconds. One that has been settled otherwise

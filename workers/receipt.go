@@ -38,6 +38,7 @@ func (w *receiptWorker) Work(ctx context.Context, job *river.Job[outbox.SendRece
 		w.log.Error("receipt.unknown", "charge_id", id, "job_id", job.ID)
 		return river.JobCancel(err)
 	}
+	reportRestored(w.log, claim.Detected)
 	switch {
 	case err != nil:
 		return err

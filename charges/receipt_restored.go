@@ -1,0 +1,38 @@
+package charges
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// mailedBefore is why a receipt that nobody has claimed, as far as this database knows, may have been mailed all the same.
+const mailedBefore = "it may have been mailed before the database was restored"
+
+// perhapsMailed tells whether a receipt that is due may have been mailed in the time that a restore of the database has lost: its charge was accepted
+// before that was found, or had been lost and was found again at Stripe. It compares the database's identity as a send to Stripe does, and
+// returns what it has detected by that.
+func (s *Service) perhapsMailed(ctx context.Context, tx pgx.Tx, c Charge) (perhaps bool, detected *Restoration, err error) {
+	all, detected, err := s.recall(ctx, tx, time.Time{})
+	if err != nil || len(all) == 0 {
+		return false, detected, err
+	}
+	if slices.ContainsFunc(all, func(r Restoration) bool { return c.CreatedAt.Before(r.DetectedAt) }) {
+		return true, detected, nil
+	}
+	perhaps, err = foundAfterRestore(ctx, tx, c.ID)
+	return perhaps, detected, err
+}
+
+// foundAfterRestore tells whether a charge's payment was found in what a restoration had lost.
+func foundAfterRestore(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (found bool, err error) {
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM look WHERE charge_id = $1 AND restoration IS NOT NULL AND found IS NOT NULL)`, charge).Scan(&found)
+	if err != nil {
+		return false, fmt.Errorf("read the looks of charge %s: %w", charge, err)
+	}
+	return found, nil
+}
