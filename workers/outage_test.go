@@ -147,6 +147,9 @@ func TestI6PaymentsAway(t *testing.T) {
 	r.rate = 20
 	r.start()
 	r.awaitStatus(r.create(), charges.Succeeded)
+	r.await("its success to be known", func() bool {
+		return r.count(`SELECT count(*) FROM provider WHERE name = 'stripe' AND succeeded_at IS NOT NULL`) == 1
+	})
 	r.exec(`UPDATE provider SET succeeded_at = now() - interval '1 minute'`)
 	r.fail(onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 500}, sandbox.Forever))
 	r.createMany(80)

@@ -96,7 +96,6 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"outbox replay --since=2026-01-02T00:00:00Z --until=2026-01-01T00:00:00Z", "", []string{"--since is after --until"}},
 		{"sandbox --listen=127.0.0.1:0 --journal=/nowhere/at/all/journal", "", []string{"--journal", "/nowhere/at/all"}},
 		{"reconcile", "", []string{"--restored is missing"}},
-		{"reconcile --restored", "", []string{"--because is missing"}},
 		{"reconcile --restored --because=x --since=2999-01-01T00:00:00Z", "", []string{"--since has not come yet"}},
 		{"outbox replay --charge=1", "", []string{"--charge"}},
 		{create + " --key=order-1", "", []string{"--key", "UUID"}},
