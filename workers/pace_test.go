@@ -96,8 +96,8 @@ func TestI6NewChargesOvertake(t *testing.T) {
 	r.createMany(400)
 	r.exec(`UPDATE river_job SET scheduled_at = now() - interval '1 minute'`)
 	r.both()
-	r.await("the backlog to be one", func() bool {
-		return r.count(`SELECT count(*) FROM river_job WHERE queue = 'charges' AND state = 'available'`) == 0 && len(r.sent()) > 20
+	r.await("the backlog to be one, and nothing of it to go as new", func() bool {
+		return r.count(`SELECT count(*) FROM river_job WHERE queue = 'charges' AND state IN ('available', 'running')`) == 0
 	})
 	fresh := r.createMany(45)
 	r.awaitAllPaid()
@@ -115,11 +115,11 @@ func TestI6NewChargesOvertake(t *testing.T) {
 			}
 		}
 	}
-	between := last - first + 1 - n                           // of the backlog
-	if after := len(calls) - 1 - last; n != 45 || after < 5 { // behind the backlog none would be left
+	between := last - first + 1 - n // of the backlog
+	if after := len(calls) - 1 - last; n != 45 || after < 100 {
 		t.Fatalf("%d new ones, and only %d of the backlog after them", n, after)
 	}
-	if between < n/3*7/10 { // a quarter of all is a third of the new ones; what a slow machine leaves unused is the other lane's
+	if between < n/3*7/10 || between > n { // a quarter of all is a third of the new ones; it may have what a slow machine leaves
 		t.Errorf("%d of the backlog went beside %d new ones, want about %d", between, n, n/3)
 	}
 	t.Logf("%d of the backlog went beside %d new ones", between, n)
