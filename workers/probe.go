@@ -25,6 +25,7 @@ type Probe struct {
 	log     *slog.Logger
 	doubt   chan struct{}
 	health  *health // nil: nobody else is told
+	fresh   rounds
 
 	mu      sync.Mutex
 	account charges.Account
@@ -34,7 +35,9 @@ type Probe struct {
 
 // NewProbe returns a probe that knows nothing until it runs.
 func NewProbe(gateway *stripe.Gateway, log *slog.Logger) *Probe {
-	return &Probe{gateway: gateway, log: log, doubt: make(chan struct{}, 1), err: errors.New(noAnswerYet), since: time.Now()}
+	p := &Probe{gateway: gateway, log: log, doubt: make(chan struct{}, 1), err: errors.New(noAnswerYet), since: time.Now()}
+	p.fresh.ask = p.Read
+	return p
 }
 
 // Run reads until ctx ends: each minute, every few seconds while there is no good answer, and soon after a Doubt.
@@ -108,10 +111,11 @@ func (p *Probe) State() (account charges.Account, since time.Time, err error) {
 	return p.account, p.since, p.err
 }
 
-// here is what a worker may rely on when it asks what is allowed. With fresh it reads the account for this very purpose.
+// here is what a worker may rely on when it asks what is allowed. With fresh the account is read for this very purpose, and for those that want it at
+// the same time.
 func (p *Probe) here(ctx context.Context, fresh bool) (charges.Here, error) {
 	if fresh {
-		if err := p.Read(ctx); err != nil {
+		if err := p.fresh.join(ctx); err != nil {
 			p.Doubt()
 			return charges.Here{}, err
 		}

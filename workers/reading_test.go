@@ -11,15 +11,18 @@ import (
 	"github.com/oncepay/oncepay/workers/sandbox"
 )
 
-// lists is how many pages of Stripe's list of payments were asked for.
-func (r *rig) lists() (n int) {
+// gets is how often something was read at Stripe.
+func (r *rig) gets(path string) (n int) {
 	for _, q := range r.sandbox.Ledger().Requests {
-		if q.Method == "GET" && q.Path == "/v1/payment_intents" {
+		if q.Method == "GET" && q.Path == path {
 			n++
 		}
 	}
 	return n
 }
+
+// lists is how many pages of Stripe's list of payments were asked for.
+func (r *rig) lists() int { return r.gets("/v1/payment_intents") }
 
 // beside is another worker process on the same database and providers.
 func (r *rig) beside() *rig {
