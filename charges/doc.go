@@ -8,6 +8,9 @@
 // table, with the event and the receipt's job in the same transaction. [Service.Unfinished] tells the
 // outbox what still waits, whatever became of River's rows.
 //
+// Stripe's list is read once for all charges whose payments may be in it ([Reading]), and before anything is sent because nothing is on record, what a
+// restored database may have forgotten ([Restoration]).
+//
 // What providers tell unasked comes in through [Service.TakeStripeEvent] and [Service.TakeReceiptEvents], which store each event once
 // and apply it in the same transaction, in whatever order events, answers and looks arrive.
 //

@@ -3,7 +3,7 @@
 //
 // A charge's job asks [charges.Service.Begin] what may be done. Where that is to send, the attempt is already on
 // record; the worker makes the one call, lets [Decide] say what its answer means, and writes that down. Where it is to
-// look, it reads Stripe's list of payments around the open attempts. Where it is to wait, the job is snoozed, which costs
+// look, it reads Stripe's list of payments around the open attempts, or waits for whoever is reading it for others. Where it is to wait, the job is snoozed, which costs
 // none of River's attempts; nor does an outage, a rate limit or a broken secret key.
 //
 // [Probe] asks Stripe each minute who we are, in which mode, and what time it is there. While it has no good answer,
