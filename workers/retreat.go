@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -30,6 +31,7 @@ type retreatable struct {
 	workers int
 	can     func() bool
 	working bool
+	leaving bool // it fetches no more, and has jobs in flight: River has to be told again, until they have ended
 }
 
 // run follows what this process can do until ctx ends.
@@ -48,25 +50,35 @@ func (r *retreat) run(ctx context.Context) {
 
 func (r *retreat) follow(ctx context.Context) {
 	for _, q := range r.queues {
-		switch can := q.can(); {
-		case can && !q.working:
-			if err := r.client.Queues().Add(q.name, river.QueueConfig{MaxWorkers: q.workers}); err != nil {
-				r.log.Error("worker.queue", "queue", q.name, "error", err)
-				continue
-			}
-			q.working = true
-			r.log.Info("worker.queue", "queue", q.name, "working", true)
-		case !can && q.working:
-			bound, cancel := context.WithTimeout(ctx, retreatBound)
-			err := r.client.Queues().Remove(bound, q.name)
-			cancel()
-			if err != nil {
-				continue // it fetches no more, and has jobs in flight
-			}
-			q.working = false
-			r.log.Warn("worker.queue", "queue", q.name, "working", false)
+		can := q.can()
+		if q.leaving = q.leaving || q.working && !can; q.leaving {
+			r.leave(ctx, q)
+		}
+		if can && !q.working {
+			r.enter(q)
 		}
 	}
+}
+
+// leave goes on with what was begun, also if the process could call again meanwhile: River does not take back that a queue is to be left.
+func (r *retreat) leave(ctx context.Context, q *retreatable) {
+	ctx, cancel := context.WithTimeout(ctx, retreatBound)
+	defer cancel()
+	err, gone := r.client.Queues().Remove(ctx, q.name), (*river.QueueNotFoundError)(nil)
+	if err != nil && !errors.As(err, &gone) {
+		return
+	}
+	q.working, q.leaving = false, false
+	r.log.Warn("worker.queue", "queue", q.name, "working", false)
+}
+
+func (r *retreat) enter(q *retreatable) {
+	if err := r.client.Queues().Add(q.name, river.QueueConfig{MaxWorkers: q.workers}); err != nil {
+		r.log.Error("worker.queue", "queue", q.name, "error", err)
+		return
+	}
+	q.working = true
+	r.log.Info("worker.queue", "queue", q.name, "working", true)
 }
 
 // retreats are the queues that each need a provider.
