@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 	"github.com/oncepay/oncepay/workers/stripe"
 	"github.com/oncepay/oncepay/workers/transport"
@@ -203,11 +204,11 @@ func outageOf(err error) outbox.Outage {
 	return outbox.Down
 }
 
-// judge tells a provider's health what the answer to a send says about it. Answers that ask for patience say nothing: they are Stripe's own,
-// and no payment.
+// judge tells a provider's health what the answer to a send says about it. Answers that ask for patience say nothing, and neither does a charge that is
+// forbidden although our account can be read: they are Stripe's own, and no payment.
 func (h *health) judge(ctx context.Context, began time.Time, d Decision, callErr error) {
 	switch {
-	case d.Verdict == Done:
+	case d.Verdict == Done && d.Outcome != charges.Refused:
 		h.succeeded(ctx)
 	case d.Verdict == Misconfigured:
 		h.failed(ctx, began, outbox.Misconfigured, callErr, true)
