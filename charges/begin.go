@@ -150,7 +150,7 @@ const decideMost = 20
 // written down, with what it proves, and Allow can be asked again. Else the worker has to read what was found, or the list. For that it must
 // have read Stripe's clock just now.
 func (s *Service) lookInReadings(ctx context.Context, tx pgx.Tx, b *Begun) (again bool, err error) {
-	if b.Charge.Customer == "" {
+	if !b.OwnList(b.Charge) {
 		served, err := servedFor(ctx, tx, b.lookup)
 		if err != nil {
 			return false, err
@@ -247,6 +247,10 @@ func cutShort(q lookup) Look {
 	}
 	return last
 }
+
+// OwnList tells whether the look that the permit asks for reads the list of the charge's customer alone. What a restored database has lost
+// may have been paid for another.
+func (p Permit) OwnList(c Charge) bool { return c.Customer != "" && len(p.Restored) == 0 }
 
 // NewestRestoration is what a look that the permit asks for covers; 0: it is about none.
 func (p Permit) NewestRestoration() (id int64) {

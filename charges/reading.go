@@ -32,7 +32,8 @@ import (
 // when a page was the last one, and until then it is no answer. What it found is kept by key and id alone. Before anything is adopted
 // the payment is read again by its id, for its present state, and one that names the key and differs is a person's to see, never "none".
 //
-// A customer's charges are looked for in the customer's own list, which is short.
+// A customer's charges are looked for in the customer's own list, which is short; but not what a restored database has lost, since nobody knows
+// any more for which customer that was.
 type Reading struct {
 	ID       int64
 	Account  Account
@@ -45,6 +46,10 @@ type Reading struct {
 }
 
 const (
+	// dateError is by how much two readings of Stripe's clock may be wrong against each other: its dates are whole seconds, and travel. Too little costs a
+	// reading, too much would let one serve that began before the attempt.
+	dateError = 5 * time.Second
+
 	// grain is what stretches are rounded outwards to, so that charges of the same time share them.
 	grain = 15 * time.Minute
 
@@ -65,7 +70,7 @@ func (r Reading) covers(w Window) bool { return !w.From.Before(r.From) && !w.To.
 // beganBefore tells whether the attempt was sent after the reading began: by PostgreSQL's clock, or, as that may have been set back, clearly so
 // by Stripe's, which is known to a second or two.
 func (r Reading) beganBefore(a Attempt) bool {
-	return !a.SentAt.Before(r.Begun.Database) || a.StripeSentAt.Sub(r.Begun.Stripe) > clockDrift
+	return !a.SentAt.Before(r.Begun.Database) || a.StripeSentAt.Sub(r.Begun.Stripe) > dateError
 }
 
 // stretch is the window, rounded outwards.

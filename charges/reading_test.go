@@ -107,6 +107,26 @@ func TestReadingServes(t *testing.T) {
 }
 
 // Stretches are rounded outwards, so that charges of one time have the same.
+// I2: PostgreSQL's clock was set back by an hour after the reading began, so that the attempt, sent half a minute later, looks older.
+func TestReadingBeganBeforeTheAttempt(t *testing.T) {
+	t.Parallel()
+	zero := time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC)
+	here := Account{ID: "acct_home"}
+	r := Reading{ID: 1, Account: here, From: zero.Add(-24 * time.Hour), To: zero.Add(24 * time.Hour), Begun: Clocks{Database: zero, Stripe: zero, Fresh: true}, Complete: true}
+	lost := Attempt{Number: 1, ProviderKey: "k", Account: here, SentAt: zero.Add(-62*time.Minute + 30*time.Second), StripeSentAt: zero.Add(30 * time.Second), EndedAt: zero.Add(-62*time.Minute + 31*time.Second), Outcome: Unknown}
+	invalid := Attempt{Number: 2, ProviderKey: "k", Account: here, SentAt: lost.SentAt.Add(5 * time.Second), StripeSentAt: lost.StripeSentAt.Add(5 * time.Second),
+		EndedAt: lost.SentAt.Add(6 * time.Second), Outcome: Invalid}
+	h := History{Accepted: lost.SentAt, Attempts: []Attempt{lost, invalid}}
+	now := Clocks{Database: zero.Add(5 * time.Minute), Stripe: zero.Add(67 * time.Minute), Fresh: true}
+	permit := Allow(h, now, here, DefaultPolicy)
+	if permit.Action != LookFirst {
+		t.Fatalf("%+v", permit)
+	}
+	if (lookup{h, permit, now, here, DefaultPolicy}).servedBy(r, 0) {
+		t.Error("a reading that began before the attempt serves it")
+	}
+}
+
 func TestStretch(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -22,7 +22,7 @@ func (w *chargeWorker) look(ctx context.Context, begun charges.Begun) (wait time
 	var l charges.Look
 	var ours []charges.News
 	switch {
-	case begun.Charge.Customer != "":
+	case begun.OwnList(begun.Charge):
 		l, ours = w.readAround(call, begun)
 	case begun.Read != nil:
 		l, ours = w.readFound(call, *begun.Read)

@@ -49,8 +49,8 @@ func TestRestored(t *testing.T) {
 
 func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	r := newRigOn(t, db.live(), charges.Options{})
-	kept, waiting, lost, regular, fresh := uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()
-	customer := func(q *charges.Request) { q.Customer = "cus_sandbox" } // whose own list is read
+	kept, waiting, lost, regular, changed, fresh := uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()
+	customer := func(q *charges.Request) { q.Customer = "cus_sandbox" }
 	r.start()
 	r.awaitStatus(r.createAs(kept), charges.Succeeded)
 	r.stop()
@@ -60,8 +60,9 @@ func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	r.start()
 	r.awaitStatus(r.createAs(lost), charges.Succeeded)
 	r.awaitStatus(r.createAs(regular, customer), charges.Succeeded)
+	r.awaitStatus(r.createAs(changed), charges.Succeeded) // what tells that it was for no customer will be lost
 	r.await("what waited to be sent", func() bool {
-		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 4
+		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 5
 	})
 	r.stop()
 
@@ -82,21 +83,22 @@ func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 		r.createAs(key)
 	}
 	r.createAs(regular, customer)
+	r.createAs(changed, customer)
 	r.start()
 	r.await("every key's charge to have succeeded", func() bool {
 		if n := r.count(`SELECT count(*) FROM charge WHERE status = 'needs_review'`); n > 0 {
 			t.Fatalf("%d charges wait for a person", n)
 		}
-		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 5
+		return r.count(`SELECT count(*) FROM charge WHERE status = 'succeeded'`) == 6
 	})
 	posted := r.posts()
-	for _, key := range []uuid.UUID{kept, waiting, lost, regular, fresh} {
+	for _, key := range []uuid.UUID{kept, waiting, lost, regular, changed, fresh} {
 		if n := len(slices.DeleteFunc(slices.Clone(posted), func(k string) bool { return k != key.String() })); n != 1 {
 			t.Errorf("key %s was sent %d times", key, n)
 		}
 	}
-	if n := len(r.sandbox.Ledger().PaymentIntents); n != 5 {
-		t.Errorf("%d payments under 5 keys", n)
+	if n := len(r.sandbox.Ledger().PaymentIntents); n != 6 {
+		t.Errorf("%d payments under 6 keys", n)
 	}
 	if n := r.count(`SELECT count(*) FROM restoration`); n != 1 {
 		t.Errorf("%d restorations, want 1", n)
@@ -106,6 +108,7 @@ func testRestored(t *testing.T, db restore, declare bool, later time.Duration) {
 	}
 	lists := r.lists()
 	r.awaitStatus(r.create(), charges.Succeeded)
+	r.awaitStatus(r.create(customer), charges.Succeeded)
 	if r.lists() != lists {
 		t.Error("the list was read again for a charge that came later")
 	}
