@@ -15,7 +15,8 @@ import (
 // ReceiptStatus tells how far a receipt is.
 type ReceiptStatus string
 
-// The statuses of a receipt. ReceiptUnknown says that it may have been sent: evidence settles it, not a second mail.
+// The statuses of a receipt. ReceiptUnknown says that it may have been sent: evidence settles it, or a person, and a second mail only where that was
+// asked for.
 // Those from ReceiptDeferred on are what SendGrid tells later.
 const (
 	ReceiptPending   ReceiptStatus = "pending"
@@ -108,8 +109,8 @@ func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.U
 		}
 	}
 	restored := false
-	if row.status == ReceiptPending && row.claim == uuid.Nil && row.doubts == 0 {
-		if restored, claim.Detected, err = s.perhapsMailed(ctx, tx, claim.Charge); err != nil {
+	if row.status == ReceiptPending {
+		if restored, claim.Detected, err = s.perhapsMailed(ctx, tx, claim.Charge, row); err != nil {
 			return claim, err
 		}
 	}
@@ -191,7 +192,7 @@ func insertReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, recipient s
 }
 
 const lockReceiptSQL = `
-SELECT status, recipient, coalesce(clock_timestamp() - claimed_at, '0'), clock_timestamp() - updated_at,
+SELECT status, recipient, coalesce(clock_timestamp() - claimed_at, '0'), clock_timestamp() - updated_at, updated_at,
        coalesce(claim_id, '00000000-0000-0000-0000-000000000000'), doubts
   FROM receipt WHERE charge_id = $1 FOR UPDATE`
 
@@ -201,12 +202,13 @@ type receiptRow struct {
 	recipient string
 	age       time.Duration // of its latest claim
 	unchanged time.Duration // since its status changed
+	changed   time.Time     // when that was
 	claim     uuid.UUID     // the latest; zero: none
 	doubts    int           // how often it became unknown
 }
 
 func lockReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (r receiptRow, err error) {
-	err = tx.QueryRow(ctx, lockReceiptSQL, charge).Scan(&r.status, &r.recipient, &r.age, &r.unchanged, &r.claim, &r.doubts)
+	err = tx.QueryRow(ctx, lockReceiptSQL, charge).Scan(&r.status, &r.recipient, &r.age, &r.unchanged, &r.changed, &r.claim, &r.doubts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}

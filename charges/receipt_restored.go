@@ -10,19 +10,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// mailedBefore is why a receipt that nobody has claimed, as far as this database knows, may have been mailed all the same.
+// mailedBefore is why a receipt that is due, as far as this database knows, may have been mailed all the same.
 const mailedBefore = "it may have been mailed before the database was restored"
 
-// perhapsMailed tells whether a receipt that is due may have been mailed in the time that a restore of the database has lost: its charge was accepted
-// before that was found, or had been lost and was found again at Stripe. It compares the database's identity as a send to Stripe does, and
-// returns what it has detected by that.
-func (s *Service) perhapsMailed(ctx context.Context, tx pgx.Tx, c Charge) (perhaps bool, detected *Restoration, err error) {
+// perhapsMailed tells whether a receipt that is due may have been mailed in the time that a restore of the database has lost: all that is on record of it
+// is older than the restore; or nobody has claimed it yet, and its charge was accepted before the restore, or was lost and found again at Stripe. It
+// compares the database's identity as a send to Stripe does, and returns what it has detected by that.
+func (s *Service) perhapsMailed(ctx context.Context, tx pgx.Tx, c Charge, row receiptRow) (perhaps bool, detected *Restoration, err error) {
 	all, detected, err := s.recall(ctx, tx, time.Time{})
 	if err != nil || len(all) == 0 {
 		return false, detected, err
 	}
-	if slices.ContainsFunc(all, func(r Restoration) bool { return c.CreatedAt.Before(r.DetectedAt) }) {
-		return true, detected, nil
+	untouched := row.claim == uuid.Nil && row.doubts == 0
+	older := func(r Restoration) bool {
+		return row.changed.Before(r.DetectedAt) || untouched && c.CreatedAt.Before(r.DetectedAt)
+	}
+	if perhaps = slices.ContainsFunc(all, older); perhaps || !untouched {
+		return perhaps, detected, nil
 	}
 	perhaps, err = foundAfterRestore(ctx, tx, c.ID)
 	return perhaps, detected, err

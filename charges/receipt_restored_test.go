@@ -12,12 +12,16 @@ import (
 func TestReceiptsOfARestoredDatabase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	before, after, lost := f.due(t), f.due(t), f.due(t)
+	before, after, lost, refused := f.due(t), f.due(t), f.due(t), f.due(t)
+	f.settleReceipt(t, refused, f.claim(t, refused).ID, ReceiptResult{Status: ReceiptPending, Error: "HTTP 503"})
 	if _, err := f.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:test", "a snapshot"); err != nil {
 		t.Fatal(err)
 	}
 	if c := f.claim(t, before); c.Send || c.Wait != 0 || f.receipt(t, before) != ReceiptUnknown {
 		t.Errorf("due before the restore: %+v, %s", c, f.receipt(t, before))
+	}
+	if c := f.claim(t, refused); c.Send || f.receipt(t, refused) != ReceiptUnknown {
+		t.Errorf("turned away before the restore: %+v, %s", c, f.receipt(t, refused))
 	}
 	if err := f.RuleReceipt(t.Context(), before, ReceiptPending, "the buyer has none", "operator:test"); err != nil {
 		t.Fatal(err)
