@@ -202,7 +202,7 @@ func TestPatience(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx := outbox.WithPatience(t.Context(), 200*time.Millisecond)
+			ctx := outbox.WithPatience(t.Context(), time.Second)
 			began := time.Now()
 			err = outbox.InTx(ctx, pool, "test", func(pgx.Tx) error { return nil })
 			if !errors.Is(err, outbox.ErrNoConnection) || !outbox.Unavailable(err) {
@@ -212,14 +212,14 @@ func TestPatience(t *testing.T) {
 			if !errors.Is(err, outbox.ErrNoConnection) {
 				t.Errorf("a read: %v", err)
 			}
-			if took := time.Since(began); took > 3*time.Second {
+			if took := time.Since(began); took > 6*time.Second {
 				t.Errorf("both gave up after %s", took)
 			}
 			if err := held.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := outbox.InTx(ctx, pool, "test", func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, `SELECT pg_sleep(0.6)`) // patience is for the wait, not for the work
+				_, err := tx.Exec(ctx, `SELECT pg_sleep(1.5)`) // patience is for the wait, not for the work
 				return err
 			}); err != nil {
 				t.Errorf("afterwards: %v", err)

@@ -115,7 +115,9 @@ func (p *Probe) State() (account charges.Account, since time.Time, err error) {
 // the same time.
 func (p *Probe) here(ctx context.Context, fresh bool) (charges.Here, error) {
 	if fresh {
-		if err := p.fresh.join(ctx); err != nil {
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*probeBound) // for the one on its way, and for the next
+		defer cancel()
+		if err := p.fresh.join(bound); err != nil {
 			p.Doubt()
 			return charges.Here{}, err
 		}
