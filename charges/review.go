@@ -42,6 +42,7 @@ type dossier struct {
 	refunded map[string]int64 // by payment: what was given back, or is on its way
 	attempts []Attempt
 	looks    []Look
+	restored []Restoration
 	now      time.Time
 	policy   Policy
 }
@@ -142,7 +143,31 @@ func (r Ruling) checkOver(d dossier) error {
 	if found := foundBy(d.looks, d.payments); found != "" {
 		return r.unless("Stripe has a payment with the charge's key, %s: see there that it took no money, and cancel it", found)
 	}
+	if a, doubt := unlooked(d.attempts, d.looks); doubt {
+		return r.unless("attempt %d may have moved money, and Stripe was not looked at %v after it or later: let that be found out (--as resend), or look there yourself",
+			a.Number, inDoubt)
+	}
+	if d.lost() {
+		return r.unless("the database was restored, and what it may have lost of this charge was not looked for: let that be done (--as resend), or look at Stripe yourself")
+	}
 	return nil
+}
+
+// unlooked is an attempt that may have moved money, and that no complete look was late enough to find for sure.
+func unlooked(attempts []Attempt, looks []Look) (Attempt, bool) {
+	for _, a := range attempts {
+		proven := a.SentAt.Add(inDoubt)
+		if a.Open() && !slices.ContainsFunc(looks, func(l Look) bool { return l.Complete && l.Restoration == 0 && !l.begun().Before(proven) }) {
+			return a, true
+		}
+	}
+	return Attempt{}, false
+}
+
+// lost tells whether a restore may have lost a payment of this charge: none is on record, and nobody has looked since.
+func (d dossier) lost() bool {
+	h := History{Accepted: d.charge.CreatedAt, Attempts: d.attempts, Looks: d.looks, Restorations: d.restored}
+	return len(d.payments) == 0 && unlessRestored(Permit{Action: Send}, h, Clocks{Database: d.now, Stripe: d.now, Fresh: true}, d.policy).Action != Send
 }
 
 // checkResend is no second judge of what may be sent: it only refuses what [Allow] would not send either.

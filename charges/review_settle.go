@@ -24,20 +24,26 @@ var reviewedFailure = Failure{Code: "reviewed", Advice: RetryLater}
 func (s *Service) Rule(ctx context.Context, id uuid.UUID, r Ruling) (c Charge, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = outbox.InTx(ctx, s.pool, "review.settle", func(tx pgx.Tx) error {
-		d, err := s.dossier(ctx, tx, id)
-		if err != nil {
+	try := func() error {
+		return outbox.InTx(ctx, s.pool, "review.settle", func(tx pgx.Tx) error {
+			d, err := s.dossier(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			if err := r.check(d); err != nil {
+				return err
+			}
+			if err := s.rule(ctx, tx, d, r); err != nil {
+				return err
+			}
+			c, err = findCharge(ctx, tx, id)
 			return err
-		}
-		if err := r.check(d); err != nil {
-			return err
-		}
-		if err := s.rule(ctx, tx, d, r); err != nil {
-			return err
-		}
-		c, err = findCharge(ctx, tx, id)
-		return err
-	})
+		})
+	}
+	if err = try(); errors.Is(err, errNoIdentity) {
+		s.blind.Store(true)
+		err = try()
+	}
 	return c.shownTo(""), err
 }
 
@@ -56,7 +62,11 @@ func (s *Service) dossier(ctx context.Context, tx pgx.Tx, id uuid.UUID) (d dossi
 		}
 	}
 	h, err := history(ctx, tx, d.charge)
+	if err != nil {
+		return d, err
+	}
 	d.attempts, d.looks = h.Attempts, h.Looks
+	d.restored, _, err = s.recall(ctx, tx, d.now)
 	return d, err
 }
 

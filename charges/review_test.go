@@ -30,6 +30,11 @@ func TestRulings(t *testing.T) {
 	looked := func(age time.Duration, found ...string) Look {
 		return Look{At: now.Add(-age), Complete: true, Found: found}
 	}
+	restored := []Restoration{{ID: 1, DetectedAt: now.Add(-2 * time.Hour), LostFrom: now.Add(-3 * time.Hour)}}
+	lookedFor := looked(time.Hour)
+	lookedFor.Restoration = 1
+	cutShort := looked(time.Hour)
+	cutShort.Complete = false
 	stored := []Attempt{tried(StoredFailure, "", 2*time.Hour)}
 	storedLooks := []Look{looked(30 * time.Minute)}
 	own := func(id string) *string { return &id }
@@ -45,6 +50,7 @@ func TestRulings(t *testing.T) {
 		refunded map[string]int64
 		attempts []Attempt
 		looks    []Look
+		restored []Restoration
 		why      string
 		forced   bool
 	}{
@@ -74,6 +80,16 @@ func TestRulings(t *testing.T) {
 		{name: "failed, and canceled there", as: Failed, own: own("pi_1"), payments: []paymentState{pi("pi_1", "canceled")}},
 		{name: "failed, and nobody can pay it", as: Failed, own: own("pi_1"), payments: []paymentState{lost}},
 		{name: "failed, and one was found", as: Failed, attempts: stored, looks: []Look{looked(time.Hour, "pi_7")}, why: "a payment with the charge's key, pi_7", forced: force},
+		{name: "failed, and nobody has looked", as: Failed, attempts: stored, why: "attempt 1 may have moved money", forced: force},
+		{name: "failed, looked too early", as: Failed, attempts: stored, looks: []Look{looked(2*time.Hour - inDoubt + time.Second)}, why: "attempt 1 may have", forced: force},
+		{name: "failed, looked late enough", as: Failed, attempts: stored, looks: []Look{looked(2*time.Hour - inDoubt)}},
+		{name: "failed, and the look was cut short", as: Failed, attempts: stored, looks: []Look{cutShort}, why: "attempt 1 may have", forced: force},
+		{name: "failed, and the look was at what a restore lost", as: Failed, attempts: stored, looks: []Look{lookedFor}, why: "attempt 1 may have", forced: force},
+		{name: "canceled, an older attempt is open", as: Canceled, attempts: []Attempt{tried(Unknown, "", time.Hour), tried(Refused, "", time.Minute)}, why: "(--as resend)", forced: force},
+		{name: "failed, after a restore", as: Failed, attempts: stored, looks: storedLooks, restored: restored, why: "the database was restored", forced: force},
+		{name: "failed, and nothing was sent before the restore", as: Failed, restored: restored, why: "the database was restored", forced: force},
+		{name: "failed, looked for after a restore", as: Failed, attempts: stored, looks: append([]Look{lookedFor}, storedLooks...), restored: restored},
+		{name: "failed, and canceled there, after a restore", as: Failed, own: own("pi_1"), payments: []paymentState{pi("pi_1", "canceled")}, restored: restored},
 		{name: "failed, in a call", as: Failed, attempts: []Attempt{tried(Unseen, "", 10*time.Second)}, why: "still be going on"},
 		{name: "canceled, in a call", as: Canceled, attempts: []Attempt{tried(Unseen, "", 10*time.Second)}, why: "still be going on"},
 		{name: "canceled, naming a payment", as: Canceled, named: "pi_1", why: "only where it has succeeded"},
@@ -93,7 +109,7 @@ func TestRulings(t *testing.T) {
 		{name: "as what only Stripe can say", as: RequiresCapture, why: "nobody can settle"},
 	} {
 		d := dossier{charge: Charge{Status: NeedsReview, Review: &Review{Reason: "any"}, CreatedAt: now.Add(-50 * time.Hour), PaymentIntent: tc.own, Request: Request{Amount: 1099}},
-			payments: tc.payments, refunded: tc.refunded, attempts: tc.attempts, looks: tc.looks, now: now, policy: DefaultPolicy}
+			payments: tc.payments, refunded: tc.refunded, attempts: tc.attempts, looks: tc.looks, restored: tc.restored, now: now, policy: DefaultPolicy}
 		r := Ruling{As: tc.as, Payment: tc.named, Captured: tc.captured, NewKey: tc.newKey, Because: "seen at Stripe"}
 		err := r.check(d)
 		refused := (*RulingError)(nil)
@@ -210,6 +226,39 @@ func TestRuledFailed(t *testing.T) {
 	if got := f.status(t, id); got != Succeeded {
 		t.Errorf("status %s", got)
 	}
+}
+
+// I2: money may have moved where an attempt is open that nobody has looked for, or where a restore has lost what was sent: a person who has not
+// looked either is told so.
+func TestRuledWithoutALook(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	refused := func(id uuid.UUID, why string) {
+		t.Helper()
+		_, err := f.tryRule(t, id, Ruling{As: Failed})
+		if e := (*RulingError)(nil); !errors.As(err, &e) || !e.Forceable || !strings.Contains(e.Why, why) {
+			t.Errorf("%v, want %q", err, why)
+		}
+	}
+	open := f.create(t, request())
+	f.settle(t, f.begin(t, open, Send), Result{Outcome: Unknown})
+	f.settle(t, f.begin(t, open, Send), Result{Outcome: Refused, HTTPStatus: 403, Change: Change{To: NeedsReview, Reason: "forbidden"}})
+	refused(open, "attempt 1 may have moved money")
+
+	id := f.parked(t, Result{Outcome: Refused, HTTPStatus: 403}, "forbidden")
+	if _, err := f.ConfirmIdentity(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.elsewhere(t, `timeline = '0000000F'`) // which no worker has noticed yet
+	refused(id, "the database was restored")
+	if _, err := f.DeclareRestored(t.Context(), time.Now().Add(-time.Minute), "operator:test", "a snapshot"); err != nil {
+		t.Fatal(err)
+	}
+	refused(id, "the database was restored")
+	if c := f.rule(t, id, Ruling{As: Failed, Force: true}); c.Status != Failed {
+		t.Errorf("by force: %s", c.Status)
+	}
+	f.rule(t, open, Ruling{As: Processing}) // which finds it out
 }
 
 // I2: what is sent again is sent as the fold says: after a 403 the same bytes under the same key.

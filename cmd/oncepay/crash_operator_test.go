@@ -85,7 +85,7 @@ func tellReview(c *crash) {
 	charge := c.awaitStatus(c.server, o.params.IdempotencyKey, client.StatusNeedsReview)
 	worker.kill()
 	c.aMinutePasses()
-	settle := []string{"review", "settle", charge.ID, "--as=failed", "--because=a test"}
+	settle := []string{"review", "settle", charge.ID, "--as=failed", "--because=a test", "--force"} // its look came at once, and proves nothing
 	c.crashCommand(settle...)
 	_, side, _ := cutLast(c.point.at)
 	if again := c.oncepay(settle...).run(c.t); again.code != 0 && side == "before" {
