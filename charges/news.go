@@ -18,6 +18,9 @@ const (
 	DuplicatePayment Note = "duplicate_payment" // there is another payment for this charge
 	PaymentDiffers   Note = "payment_differs"   // it names the charge and has another amount, currency or mode
 	PaidAfterEnd     Note = "paid_after_end"    // money moved for a charge that we had called failed or canceled
+
+	// A person had said that it has taken the money, and it has not. The charge is back in needs_review for that reason.
+	RulingContradicted Note = "ruling_contradicted"
 )
 
 // stripeSays is the actor in the audit trail for what Stripe told us unasked.
@@ -57,17 +60,24 @@ func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Accoun
 		c.PaymentIntent = &n.ID
 	}
 	change, cancelFirst := state.outcome()
-	if err := s.move(ctx, tx, c, change, actor, data); err != nil {
-		return Taken, err
-	}
 	note := Taken
+	if before.byHand() && state.Status != "succeeded" {
+		note = RulingContradicted
+		change = Change{To: NeedsReview, Payment: n.ID, Reason: string(note)}
+	}
+	told := before.Status == state.Status && c.awaitsRuling(change.To) && c.Review.Reason == string(RulingContradicted) // nothing new to write down
+	if !told {
+		if err := s.move(ctx, tx, c, change, actor, data); err != nil {
+			return Taken, err
+		}
+	}
 	if (c.Status == Failed || c.Status == Canceled) && change.To == Succeeded {
 		note = PaidAfterEnd
 	}
 	// A worker that follows it already goes on by itself. A failure that the merge has passed over, since it is of the same second as
 	// what followed or was followed by it, is for Stripe to say.
 	passedOver := n.Failure != nil && n.Status != state.Status
-	if state.followed() && (first || (cancelFirst || passedOver) && actor == stripeSays) {
+	if state.followed() && (first || before.byHand() || (cancelFirst || passedOver) && actor == stripeSays) {
 		return note, s.follow(ctx, tx, c.ID)
 	}
 	return note, nil

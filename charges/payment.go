@@ -29,9 +29,21 @@ var paymentRank = map[string]int{
 // over tells whether Stripe never changes a payment of this status any more.
 func over(status string) bool { return status == "succeeded" || status == "canceled" }
 
+// byHand is the date of what a person says of a payment: older than anything that Stripe can say of it.
+var byHand = time.Unix(0, 0)
+
+// byHand tells what a person has said from what Stripe has.
+func (n News) byHand() bool { return n.AsOf.Equal(byHand) }
+
 // newer compares two pieces of news by what is true later: 1 if a is, -1 if b is, 0 if they say the same. It is a total
-// order, so that merging any number of news ends in the same state, whatever their order.
+// order, so that merging any number of news ends in the same state, whatever their order. Whatever Stripe says outranks a person's word.
 func newer(a, b News) int {
+	if a.byHand() != b.byHand() {
+		if b.byHand() {
+			return 1
+		}
+		return -1
+	}
 	if over(a.Status) != over(b.Status) {
 		if over(a.Status) {
 			return 1

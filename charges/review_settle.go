@@ -114,8 +114,8 @@ func (s *Service) rule(ctx context.Context, tx pgx.Tx, d dossier, r Ruling) erro
 	return s.receiptDue(ctx, tx, c)
 }
 
-// adoptByHand puts the payment on record that a person says has taken the money. It has the oldest date there is, so that whatever Stripe
-// says of it outranks it.
+// adoptByHand puts the payment on record that a person says has taken the money. Whatever Stripe says of it later outranks that, and what
+// contradicts it is for a person again, see [RulingContradicted].
 func (s *Service) adoptByHand(ctx context.Context, tx pgx.Tx, d dossier, r Ruling) error {
 	c, id := d.charge, r.payment(d.charge)
 	owner, err := paymentOwner(ctx, tx, id)
@@ -134,7 +134,8 @@ func (s *Service) adoptByHand(ctx context.Context, tx pgx.Tx, d dossier, r Rulin
 		if captured == 0 {
 			captured = c.Amount
 		}
-		state = state.merge(News{AsOf: time.Unix(0, 0), Payment: Payment{ID: id, Status: "succeeded", Amount: c.Amount, Currency: c.Currency, Received: captured}})
+		state.ClientSecret, state.RedirectURL = "", ""
+		state.News = News{AsOf: byHand, Payment: Payment{ID: id, Status: "succeeded", Amount: c.Amount, Currency: c.Currency, Received: captured, Failure: state.Failure}}
 		if err := upsertPayment(ctx, tx, c.ID, state); err != nil {
 			return err
 		}

@@ -210,6 +210,54 @@ func TestRuledSucceeded(t *testing.T) {
 	}
 }
 
+// Stripe outranks a person who said that a payment has taken the money: what says otherwise is an alarm, and waits for a person until it is
+// settled again, or Stripe says that it did.
+func TestRuledSucceededAndContradicted(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	declined := Failure{Code: "card_declined", Advice: NewPaymentMethod}
+	for _, status := range []string{"requires_payment_method", "requires_action", "processing", "requires_capture", "canceled"} {
+		for _, open := range []bool{false, true} { // whether the payment was on record
+			t.Run(fmt.Sprint(status, " ", open), func(t *testing.T) {
+				id := f.parked(t, Result{Outcome: Refused, Code: idempotencyError}, idempotencyError)
+				payment := "pi_" + strings.ReplaceAll(id.String(), "-", "")
+				if open {
+					f.hear(t, id, said("settling", payment))
+				}
+				f.rule(t, id, Ruling{As: Succeeded, Payment: payment, Force: open})
+				n := said(status, payment)
+				n.Failure = &declined
+				if note := f.hear(t, id, n); note != RulingContradicted {
+					t.Errorf("note %q", note)
+				}
+				c, err := f.Get(t.Context(), "shop", id)
+				if err != nil || c.Status != NeedsReview || c.Review.Reason != "ruling_contradicted" {
+					t.Fatalf("%+v, %v", c, err)
+				}
+				if following, err := f.Follow(t.Context(), id); err != nil || (len(following.Payments) == 1) == (status == "canceled" || status == "requires_payment_method") {
+					t.Errorf("followed: %v, %v", following.Payments, err)
+				}
+				n.AsOf = n.AsOf.Add(time.Second)
+				if note := f.hear(t, id, n); note != Taken || f.status(t, id) != NeedsReview {
+					t.Errorf("told again: %q, %s", note, f.status(t, id))
+				}
+				if e := f.lastEvent(t, id); e.Type != "charge.needs_review" {
+					t.Errorf("told again, the trail grows: %+v", e)
+				}
+				if status == "canceled" {
+					f.rule(t, id, Ruling{As: Failed})
+					return
+				}
+				n = said("succeeded", payment)
+				n.Received = n.Amount
+				if note := f.hear(t, id, n); note != Taken || f.status(t, id) != Succeeded {
+					t.Errorf("taken after all: %q, %s", note, f.status(t, id))
+				}
+			})
+		}
+	}
+}
+
 // I2: what a person called failed, and was paid after all, is succeeded with an alarm, as for any other charge.
 func TestRuledFailed(t *testing.T) {
 	t.Parallel()

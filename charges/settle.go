@@ -142,7 +142,7 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 	switch {
 	case c.Status == change.To && (c.Review == nil || change.Reason != string(DuplicatePayment) || c.Review.Reason == change.Reason):
 		return nil
-	case !c.Status.MayBecome(change.To), c.Review != nil && c.Review.Reason == string(DuplicatePayment):
+	case !c.Status.MayBecome(change.To), c.awaitsRuling(change.To):
 		// Somebody else has settled it, or a person must, and their word stands. What was said is kept for whoever looks.
 		data["status"], data["payment_intent"] = change.To, change.Payment
 		return recordIgnored(ctx, tx, c, actor, data)
@@ -158,6 +158,14 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 		return nil
 	}
 	return s.receiptDue(ctx, tx, c)
+}
+
+// awaitsRuling tells whether a person must have seen to it before the charge may go on to that status.
+func (c Charge) awaitsRuling(to Status) bool {
+	if c.Review == nil {
+		return false
+	}
+	return c.Review.Reason == string(DuplicatePayment) || c.Review.Reason == string(RulingContradicted) && to != Succeeded && to != NeedsReview
 }
 
 // receiptDue makes the receipt of a charge that has succeeded due, with its job, if it wants one and has none.

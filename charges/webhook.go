@@ -64,8 +64,8 @@ const (
 )
 
 // Alarms are the notes of events that a person should look at.
-var Alarms = []EventNote{EventNote(PaymentDiffers), EventNote(DuplicatePayment), EventNote(PaidAfterEnd), EventDisputed, EventRefundsExceed,
-	EventKeyDiffers, EventError}
+var Alarms = []EventNote{EventNote(PaymentDiffers), EventNote(DuplicatePayment), EventNote(PaidAfterEnd), EventNote(RulingContradicted), EventDisputed,
+	EventRefundsExceed, EventKeyDiffers, EventError}
 
 // Alarm tells whether a person should look at an event with this note.
 func (n EventNote) Alarm() bool { return slices.Contains(Alarms, n) }

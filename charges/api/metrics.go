@@ -37,7 +37,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}, []string{"provider", "class", "result"}),
 		notes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "oncepay_webhook_notes_total",
-			Help: "Signed events that were odd, by why: payment_differs, duplicate_payment, disputed, refunds_exceed and key_differs want a person; wrong_mode and another_account hint at a wrong set-up.",
+			Help: "Signed events that were odd, by why: payment_differs, duplicate_payment, ruling_contradicted, disputed, refunds_exceed and key_differs want a person; wrong_mode and another_account hint at a wrong set-up.",
 		}, []string{"provider", "note"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "oncepay_webhook_refused_total",

@@ -130,6 +130,8 @@ func whatToDo(reason string) string {
 		return "refund, or cancel, all but one payment at Stripe; then --as succeeded --payment=pi_... of the one that stays"
 	case "payment_differs", "payment_found":
 		return "look for its key at Stripe: what is there is not what was asked for; --as succeeded --payment=pi_... to take it, else cancel it there and --as failed"
+	case "ruling_contradicted":
+		return "somebody said that its payment took the money, and Stripe says that it did not: see there; then --as failed, or wait for what Stripe tells next"
 	case "forbidden":
 		return "mend what Stripe refuses us (permissions of the key, the account, the payment method's owner); then --as resend, or --as failed"
 	case "unknown_payment_status":
