@@ -107,14 +107,14 @@ func (s *Service) BeginCancel(ctx context.Context, id uuid.UUID, here Here, acti
 			if !cancelDue(c, state, paid, now, actionTTL) {
 				continue
 			}
-			next, refused, err := nextCancel(ctx, tx, c, state, here)
+			next, refused, unsettled, err := nextCancel(ctx, tx, c, state, here)
 			switch {
 			case err != nil:
 				return err
 			case refused < maxCancels:
 				a, due = next, true
 				return insertCancel(ctx, tx, a)
-			case c.Status != NeedsReview:
+			case c.Status != NeedsReview && unsettled > 0: // whoever settled it since has known of the others
 				return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: cancelRefused}, worker, map[string]any{"payment_intent": state.ID, "refusals": refused})
 			}
 		}
@@ -147,15 +147,16 @@ func cancelDue(c Charge, state paymentState, paid bool, now time.Time, actionTTL
 	return cancelFirst || waits && now.Sub(c.UpdatedAt) >= actionTTL
 }
 
-// nextCancel is the next attempt to cancel a payment, and how many before it Stripe has answered without canceling it.
-func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, here Here) (a Attempt, answered int, err error) {
+// nextCancel is the next attempt to cancel a payment, how many before it Stripe has answered without canceling it, and how many of those a
+// person who has settled the charge could not know of.
+func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, here Here) (a Attempt, answered, unsettled int, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Attempt{}, 0, fmt.Errorf("attempt id: %w", err)
+		return Attempt{}, 0, 0, fmt.Errorf("attempt id: %w", err)
 	}
-	n, answered, err := countCancels(ctx, tx, c.ID, state.ID)
+	n, answered, unsettled, err := countCancels(ctx, tx, c.ID, state.ID)
 	if err != nil {
-		return Attempt{}, 0, err
+		return Attempt{}, 0, 0, err
 	}
 	// No caller's key can equal it. Canceling twice does no harm, so a key that Stripe has stored an answer under, which it would
 	// repeat for a day whatever became of the payment, is followed by another.
@@ -164,7 +165,7 @@ func nextCancel(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, he
 		key = fmt.Sprintf("%s:%d", key, answered)
 	}
 	return Attempt{ID: id, ChargeID: c.ID, Number: n + 1, ProviderKey: key, Account: here.Account,
-		Request: "cancellation_reason=abandoned", StripeSentAt: here.Clock, Payment: state.ID}, answered, nil
+		Request: "cancellation_reason=abandoned", StripeSentAt: here.Clock, Payment: state.ID}, answered, unsettled, nil
 }
 
 // SettleCancel writes down how an attempt to cancel a payment ended, and takes what Stripe said of the payment.

@@ -50,6 +50,35 @@ func TestCancelsThatStripeRefusesEndWithAPerson(t *testing.T) {
 	if p, err := f.Follow(t.Context(), id); err != nil || len(p.Payments) != 1 {
 		t.Errorf("it is not followed any more: %+v, %v", p, err)
 	}
+	// What a person decides about it all the same stays so, until Stripe says how it ended.
+	f.rule(t, id, Ruling{As: Failed, Force: true})
+	for range 3 {
+		if cancel(Invalid) {
+			t.Error("another cancel, after a person has decided")
+		}
+	}
+	if got := f.status(t, id); got != Failed {
+		t.Errorf("called failed by a person, the charge is %s", got)
+	}
+	news := said("canceled", "pi_1")
+	news.AsOf = news.AsOf.Add(time.Second)
+	if _, err := f.Hear(t.Context(), id, f.home, news); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := f.Follow(t.Context(), id); err != nil || len(p.Payments) != 0 || f.status(t, id) != Failed {
+		t.Errorf("canceled at Stripe, it is still followed: %+v, %v", p, err)
+	}
+}
+
+// I3: what Stripe did not let us cancel, and was canceled there, is over without a person.
+func TestRefusedCancelThatAPersonMakesAtStripe(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	id := f.create(t, request())
+	f.settle(t, f.begin(t, id, Send), Result{Outcome: Answered, News: new(acting("pi_1"))})
+	if _, err := f.pool.Exec(t.Context(), `UPDATE charge SET status = 'needs_review', review_reason = $2 WHERE id = $1`, id, cancelRefused); err != nil {
+		t.Fatal(err)
+	}
 	news := said("canceled", "pi_1")
 	news.AsOf = news.AsOf.Add(time.Second)
 	if _, err := f.Hear(t.Context(), id, f.home, news); err != nil {

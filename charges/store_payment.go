@@ -81,15 +81,21 @@ func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentSt
 	return nil
 }
 
-// countCancels counts the attempts to cancel a charge's payments, and those at this payment whose answer Stripe may have stored.
-func countCancels(ctx context.Context, tx pgx.Tx, charge uuid.UUID, payment string) (all, answered int, err error) {
-	err = tx.QueryRow(ctx, `
-SELECT count(*), count(*) FILTER (WHERE payment = $2 AND outcome IN ('stored_failure', 'invalid', 'answered'))
-  FROM attempt WHERE charge_id = $1 AND operation = 'cancel'`, charge, payment).Scan(&all, &answered)
+const countCancelsSQL = `
+SELECT count(*), count(*) FILTER (WHERE refused), count(*) FILTER (WHERE refused AND ended_at > ruled_at)
+  FROM (SELECT ended_at, payment = $2 AND outcome IN ('stored_failure', 'invalid', 'answered') AS refused
+          FROM attempt WHERE charge_id = $1 AND operation = 'cancel') a,
+       (SELECT coalesce(max(at), '-infinity') AS ruled_at FROM charge_event
+         WHERE charge_id = $1 AND from_status = 'needs_review' AND to_status <> 'needs_review' AND actor LIKE 'operator:%') e`
+
+// countCancels counts the attempts to cancel a charge's payments, those at this payment whose answer Stripe may have stored, and of those the
+// ones that ended after a person last settled the charge.
+func countCancels(ctx context.Context, tx pgx.Tx, charge uuid.UUID, payment string) (all, answered, unsettled int, err error) {
+	err = tx.QueryRow(ctx, countCancelsSQL, charge, payment).Scan(&all, &answered, &unsettled)
 	if err != nil {
-		return 0, 0, fmt.Errorf("count cancels of charge %s: %w", charge, err)
+		return 0, 0, 0, fmt.Errorf("count cancels of charge %s: %w", charge, err)
 	}
-	return all, answered, nil
+	return all, answered, unsettled, nil
 }
 
 const insertCancelSQL = `
