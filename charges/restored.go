@@ -16,18 +16,18 @@ import (
 var errNoIdentity = errors.New("restores and failovers of this database cannot be detected: its server does not tell its system identifier and timeline")
 
 // ConfirmIdentity notes that this data is still on the server on which it was. If it is not, it was restored or failed over: that is written
-// down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it each minute.
+// down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it every few seconds.
 //
 // After an error, [Service.Blind] says whether the server does not tell, or could not be asked.
 func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	err = outbox.InTx(ctx, s.pool, "identity.confirm", func(tx pgx.Tx) error {
-		_, server, _, err := readIdentity(ctx, tx)
+		w, err := readWhereabouts(ctx, tx)
 		if err != nil {
 			return err
 		}
-		detected, err = moved(ctx, tx, server, time.Time{})
+		detected, err = moved(ctx, tx, w, time.Time{})
 		return err
 	})
 	if err = noIdentity(err); err == nil || errors.Is(err, errNoIdentity) {
@@ -51,25 +51,32 @@ func noIdentity(err error) error {
 }
 
 // moved compares, under its lock, where the data was seen last with where it is, and writes down the difference: first that the data was
-// restored, then that it is here now. The first time ever there is nothing to compare with. now is when that was found, by PostgreSQL's clock;
-// zero: now.
-func moved(ctx context.Context, tx pgx.Tx, server identity, now time.Time) (*Restoration, error) {
-	known, seen, err := lockIdentity(ctx, tx)
-	if err != nil {
+// restored, or may have been, then that it is here now. The first time ever there is nothing to compare with. now is when that was found, by
+// PostgreSQL's clock; zero: now.
+func moved(ctx context.Context, tx pgx.Tx, w whereabouts, now time.Time) (*Restoration, error) {
+	var err error
+	if w.known, w.seen, err = lockIdentity(ctx, tx); err != nil {
 		return nil, err
 	}
-	if known == server || known == (identity{}) {
+	found := Restoration{DetectedAt: now, LostFrom: w.seen, Actor: worker}
+	switch known, server := w.known, w.server; {
+	case known == (identity{}) || known == server && !w.suspect():
 		return nil, writeIdentity(ctx, tx, server)
+	case known == server:
+		found.Suspected = true
+		found.Reason = fmt.Sprintf("the server was started at %s; it may run on an older copy of its files", w.started.UTC().Format(time.RFC3339))
+	case known.system != server.system:
+		found.Reason = fmt.Sprintf("the server's system identifier was %d and is %d", known.system, server.system)
+	case known.timeline != server.timeline:
+		found.Reason = fmt.Sprintf("the server's timeline was %s and is %s", known.timeline, server.timeline)
+	default:
+		found.Reason = "the database or its tables were made anew on the same server"
 	}
-	reason := fmt.Sprintf("the server's timeline was %s and is %s", known.timeline, server.timeline)
-	if known.system != server.system {
-		reason = fmt.Sprintf("the server's system identifier was %d and is %d", known.system, server.system)
-	}
-	r, err := insertRestoration(ctx, tx, Restoration{DetectedAt: now, LostFrom: seen, Actor: worker, Reason: reason}, known, server)
+	r, err := insertRestoration(ctx, tx, found, w.known, w.server)
 	if err != nil {
 		return nil, err
 	}
-	return &r, writeIdentity(ctx, tx, server)
+	return &r, writeIdentity(ctx, tx, w.server)
 }
 
 // recall returns the restorations, in the transaction that is about to rely on what is not on record. First it compares where the data is with
@@ -77,13 +84,14 @@ func moved(ctx context.Context, tx pgx.Tx, server identity, now time.Time) (*Res
 func (s *Service) recall(ctx context.Context, tx pgx.Tx, now time.Time) (all []Restoration, detected *Restoration, err error) {
 	restored := true
 	if !s.Blind() { // else that was said at the start, and a metric says it
-		var known, server identity
-		if known, server, restored, err = readIdentity(ctx, tx); err != nil {
+		w, err := readWhereabouts(ctx, tx)
+		if err != nil {
 			return nil, nil, noIdentity(err)
 		}
-		if known != server {
+		restored = w.restored
+		if w.known != w.server || w.suspect() {
 			restored = true
-			if detected, err = moved(ctx, tx, server, now); err != nil {
+			if detected, err = moved(ctx, tx, w, now); err != nil {
 				return nil, nil, err
 			}
 		}

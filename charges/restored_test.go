@@ -100,13 +100,21 @@ func TestIdentityIsConfirmed(t *testing.T) {
 	if r := confirm(); r != nil {
 		t.Fatalf("a new database: %+v", r)
 	}
-	f.elsewhere(t, `seen_at = seen_at - interval '1 hour'`)
+	f.elsewhere(t, `seen_at = pg_postmaster_start_time() - interval '10 seconds'`)
 	if r := confirm(); r != nil {
-		t.Fatalf("nothing has changed: %+v", r)
+		t.Fatalf("a restart: %+v", r)
 	}
 	var fresh bool
-	if err := f.pool.QueryRow(t.Context(), `SELECT seen_at > clock_timestamp() - interval '1 minute' FROM database_identity`).Scan(&fresh); err != nil || !fresh {
+	if err := f.pool.QueryRow(t.Context(), `SELECT seen_at > pg_postmaster_start_time() FROM database_identity`).Scan(&fresh); err != nil || !fresh {
 		t.Errorf("it was not noted when that was so: %v", err)
+	}
+	f.elsewhere(t, `seen_at = pg_postmaster_start_time() - interval '1 hour'`)
+	if r := confirm(); r == nil || !r.Suspected {
+		t.Errorf("started an hour after it was seen last: %+v", r)
+	}
+	f.elsewhere(t, `charge_oid = charge_oid - 1`)
+	if r := confirm(); r == nil || r.Suspected {
+		t.Errorf("the table was made anew: %+v", r)
 	}
 	f.elsewhere(t, `timeline = '0000000F'`)
 	if r := confirm(); r == nil {
@@ -163,8 +171,8 @@ func TestIdentityForAnOrdinaryRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, server, _, err := readIdentity(t.Context(), tx); err != nil || server.system == 0 || len(server.timeline) != 8 {
-		t.Errorf("%+v, %v", server, err)
+	if w, err := readWhereabouts(t.Context(), tx); err != nil || w.server.system == 0 || len(w.server.timeline) != 8 || w.server.charge == 0 || w.started.IsZero() {
+		t.Errorf("%+v, %v", w, err)
 	}
 }
 

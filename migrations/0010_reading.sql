@@ -51,9 +51,12 @@ CREATE TABLE database_identity (
     one               boolean PRIMARY KEY DEFAULT true CHECK (one),
     system_identifier bigint NOT NULL,
     timeline          text NOT NULL CHECK (timeline ~ '^[0-9A-F]{8}$'),
+    database_oid      bigint NOT NULL,
+    charge_oid        bigint NOT NULL,
     seen_at           timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+COMMENT ON COLUMN database_identity.charge_oid IS 'of the table charge: a dump that is read back makes it anew';
 COMMENT ON COLUMN database_identity.seen_at IS 'when a worker last found this data on that server: what was lost by a restore was written after that';
 
 CREATE TABLE restoration (
@@ -63,6 +66,7 @@ CREATE TABLE restoration (
     lost_from_stripe       timestamptz,
     actor                  text NOT NULL CHECK (actor <> ''),
     reason                 text NOT NULL CHECK (reason <> ''),
+    suspected              boolean NOT NULL DEFAULT false,
     from_system_identifier bigint,
     from_timeline          text,
     to_system_identifier   bigint,
@@ -71,6 +75,7 @@ CREATE TABLE restoration (
     CONSTRAINT restoration_loses_the_past CHECK (lost_from <= detected_at)
 );
 
+COMMENT ON COLUMN restoration.suspected              IS 'the server was started anew and may have been given an older copy of its files; nothing proves it';
 COMMENT ON COLUMN restoration.lost_from              IS 'what was written before that is still here, by this database''s clock';
 COMMENT ON COLUMN restoration.lost_from_stripe       IS 'the same moment by Stripe''s clock, as the newest attempt that is left tells it; null: there is none';
 COMMENT ON COLUMN restoration.from_system_identifier IS 'null: declared by a person';

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,10 +29,15 @@ func confirmIdentity(ctx context.Context, service *charges.Service, log *slog.Lo
 }
 
 func reportRestored(log *slog.Logger, r *charges.Restoration) {
-	if r != nil {
-		log.Error("restoration.detected", "restoration_id", r.ID, "reason", r.Reason, "lost_from", r.LostFrom, "lost_from_stripe", r.LostFromStripe,
-			"detected_at", r.DetectedAt)
+	if r == nil {
+		return
 	}
+	level, msg := slog.LevelError, "restoration.detected"
+	if r.Suspected {
+		level, msg = slog.LevelWarn, "restoration.suspected"
+	}
+	log.Log(context.Background(), level, msg, "restoration_id", r.ID, "reason", r.Reason, "lost_from", r.LostFrom, "lost_from_stripe", r.LostFromStripe,
+		"detected_at", r.DetectedAt)
 }
 
 // restorationCollector asks the database at each scrape, as backlogCollector does.
@@ -58,5 +64,6 @@ func (c restorationCollector) Collect(ch chan<- prometheus.Metric) {
 		c.log.Warn("metrics.restorations", "error", err)
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(restorations)))
+	proven := slices.DeleteFunc(restorations, func(r charges.Restoration) bool { return r.Suspected })
+	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(proven)))
 }

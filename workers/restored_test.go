@@ -36,7 +36,8 @@ func TestRestored(t *testing.T) {
 		declare bool
 	}{
 		{"base backup on a new timeline", newServerRestore, false},
-		{"copy on the same server, declared", newCopyRestore, true},
+		{"copy of the files, started as after a crash", newFilesRestore, false},
+		{"copy on the same server", newCopyRestore, false},
 	} {
 		for _, later := range []time.Duration{0, 25 * time.Hour} {
 			t.Run(how.name+" after "+later.String(), func(t *testing.T) {
@@ -120,6 +121,13 @@ type serverRestore struct {
 	dir    string
 	copy   string
 	server *pgtest.Server
+	crash  bool // the copy is started without a word of its being one, so that it goes on on its timeline
+}
+
+func newFilesRestore(t *testing.T) restore {
+	s := newServerRestore(t).(*serverRestore)
+	s.crash = true
+	return s
 }
 
 const restoredName = "oncepay"
@@ -169,6 +177,11 @@ func (s *serverRestore) live() *pgxpool.Pool { return poolOn(s.t, s.server.URL(r
 
 func (s *serverRestore) backup() {
 	s.t.Helper()
+	if s.crash { // a backup is older than the seconds that this test takes
+		if _, err := s.live().Exec(s.t.Context(), `UPDATE database_identity SET seen_at = seen_at - interval '1 hour'`); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 	s.stop()
 	if out, err := exec.Command("cp", "-a", s.server.Dir(), s.copy).CombinedOutput(); err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
@@ -179,6 +192,10 @@ func (s *serverRestore) backup() {
 func (s *serverRestore) restored() *pgxpool.Pool {
 	s.t.Helper()
 	s.stop()
+	if s.crash {
+		s.start(s.copy)
+		return s.live()
+	}
 	cluster := filepath.Join(s.copy, "cluster")
 	settings, err := os.OpenFile(filepath.Join(cluster, "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

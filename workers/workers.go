@@ -141,7 +141,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
-	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
+	river.AddWorker(jobs, &providersWorker{charges: c.Charges, outbox: c.Outbox, probe: w.probe, log: c.Log})
 	w.queues = retreats(c, w.probe.known, mailHealth.able)
 	queues := map[string]river.QueueConfig{
 		outbox.QueueUpkeep: {MaxWorkers: 2},
