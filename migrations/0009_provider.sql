@@ -7,6 +7,7 @@ CREATE TABLE provider (
     since          timestamptz,
     trial_at       timestamptz,
     trial_since    timestamptz,
+    trial_call_at  timestamptz,
     failed_trials  integer NOT NULL DEFAULT 0 CHECK (failed_trials >= 0),
     paused_by      text CHECK (paused_by <> ''),
     paused_because text CHECK (paused_because <> ''),
@@ -23,6 +24,7 @@ CREATE TABLE provider (
     refilled_at    timestamptz NOT NULL DEFAULT now(),
 
     CONSTRAINT provider_outage_says_why CHECK ((outage IS NULL) = (reason IS NULL) AND (outage IS NULL) = (since IS NULL) AND (outage IS NULL) = (trial_at IS NULL)),
+    CONSTRAINT provider_call_is_of_a_trial CHECK (trial_call_at IS NULL OR trial_since IS NOT NULL),
     CONSTRAINT provider_trial_ends_an_outage CHECK (trial_since IS NULL OR outage IS NOT NULL),
     CONSTRAINT provider_pause_says_why CHECK ((paused_by IS NULL) = (paused_because IS NULL) AND (paused_by IS NULL) = (paused_at IS NULL)),
     CONSTRAINT provider_rate_has_a_date CHECK ((rate IS NULL) = (rate_at IS NULL))
@@ -33,6 +35,7 @@ COMMENT ON COLUMN provider.reason         IS 'null: no outage; else the error th
 COMMENT ON COLUMN provider.since          IS 'null: no outage; else when it was noticed';
 COMMENT ON COLUMN provider.trial_at       IS 'null: no outage; else when the next trial is due';
 COMMENT ON COLUMN provider.trial_since    IS 'null: no trial; else since when calls are let through again, slowly, to see whether the outage is over';
+COMMENT ON COLUMN provider.trial_call_at  IS 'null: no trial, or it may make its next call; else when some process was given the one call at a time that a trial makes, whose end is not known yet';
 COMMENT ON COLUMN provider.failed_trials  IS 'of the present outage; each makes the next trial come later';
 COMMENT ON COLUMN provider.paused_by      IS 'null: not paused by an operator, whatever the outage says';
 COMMENT ON COLUMN provider.paused_because IS 'null: not paused by an operator';

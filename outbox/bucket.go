@@ -145,7 +145,7 @@ func (b bucket) slow(configured float64, hold time.Duration, now time.Time) buck
 	return b
 }
 
-// trial is the bucket of a provider that is called again after an outage: one call a second, and climbing.
+// trial is the bucket of a provider that is called again after an outage, and of one that has just passed its trial: one call a second, and climbing.
 func (b bucket) trial(configured float64, now time.Time) bucket {
 	first := min(leastRate, configured)
 	return bucket{Rate: &first, RateAt: &now, SlowedAt: b.SlowedAt, HeldUntil: b.HeldUntil, Tokens: [2]float64{1, 1}, Refilled: now}

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,13 @@ const (
 
 	// trialBound ends a trial in which nothing failed, because nothing waited to be sent.
 	trialBound = time.Minute
+
+	// trialCallBound is for a trial's call whose end nobody tells, because its process died: a request leaves within 45 s, and is
+	// answered or given up within 25 s.
+	trialCallBound = 75 * time.Second
+
+	// trialPoll is how soon whoever would call during a trial asks again.
+	trialPoll = 500 * time.Millisecond
 )
 
 // Change says what a report about a provider has changed.
@@ -57,7 +65,7 @@ func (h Health) failed(kind Outage, reason string, enough, onTrial bool) (Health
 		if !onTrial {
 			return h, Unchanged
 		}
-		h.TrialSince = time.Time{}
+		h.TrialSince, h.TrialCallAt = time.Time{}, time.Time{}
 		h.FailedTrials++
 	case h.Outage != "":
 		return h, Unchanged
@@ -81,7 +89,7 @@ func trialWait(failed int) time.Duration {
 	return min(firstTrial<<min(failed, 10), lastTrial)
 }
 
-// ProviderSucceeded reports a call that only a working provider answers. It ends a trial. In an outage that nobody has tried yet it makes a
+// ProviderSucceeded reports a call that only a working provider answers. It ends a trial: from then on the rate climbs. In an outage that nobody has tried yet it makes a
 // trial due.
 func (o *Outbox) ProviderSucceeded(ctx context.Context, p Provider) (h Health, c Change, err error) {
 	err = InTx(ctx, o.pool, "provider.success", func(tx pgx.Tx) error {
@@ -90,7 +98,10 @@ func (o *Outbox) ProviderSucceeded(ctx context.Context, p Provider) (h Health, c
 			return err
 		}
 		h, c = r.succeeded()
-		return saveOutage(ctx, tx, h)
+		if err := saveOutage(ctx, tx, h); err != nil || c != Over {
+			return err
+		}
+		return r.bucket.trial(r.Configured, h.Now).save(ctx, tx, p, r.Configured)
 	})
 	return h, c, err
 }
@@ -108,7 +119,7 @@ func (h Health) succeeded() (Health, Change) {
 
 func (h Health) over() Health {
 	h.Outage, h.Reason, h.FailedTrials = "", "", 0
-	h.Since, h.TrialAt, h.TrialSince = time.Time{}, time.Time{}, time.Time{}
+	h.Since, h.TrialAt, h.TrialSince, h.TrialCallAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return h
 }
 
@@ -116,6 +127,23 @@ func (h Health) over() Health {
 func (h Health) TrialDue() bool {
 	wait := h.TrialAt.Sub(h.Now)
 	return h.Outage != "" && !h.Trial() && (wait <= 0 || wait > lastTrial)
+}
+
+// trialCallOut tells whether a trial's call is under way, for all that is known. A date in the future is that of a clock which was set back since.
+func (h Health) trialCallOut() bool {
+	ago := h.Now.Sub(h.TrialCallAt)
+	return !h.TrialCallAt.IsZero() && ago >= 0 && ago < trialCallBound
+}
+
+// TrialCallEnded reports that the call which [Outbox.Lease] handed out at a time during a trial has ended, whatever it said, or was not made. It
+// changes nothing unless the trial still waits for that call: the next one may be made.
+func (o *Outbox) TrialCallEnded(ctx context.Context, p Provider, at time.Time) error {
+	return InTx(ctx, o.pool, "provider.trial_call_ended", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE provider SET trial_call_at = NULL WHERE name = $1 AND trial_call_at = $2`, p, at); err != nil {
+			return fmt.Errorf("write the end of a trial's call to %s: %w", p, err)
+		}
+		return nil
+	})
 }
 
 // TrialFailed reports that a provider which was asked for its trial is still away: the next one waits twice as long. It says [Stop] unless the
@@ -138,7 +166,7 @@ func (o *Outbox) TrialFailed(ctx context.Context, p Provider, kind Outage, reaso
 	return h, c, err
 }
 
-// StartTrial lets calls through again, one a second at first, and runs the queues, unless an operator has paused them. What waited until then
+// StartTrial lets calls through again, one at a time until one succeeds, and runs the queues, unless an operator has paused them. What waited until then
 // is backlog: new charges do not wait behind it.
 func (o *Outbox) StartTrial(ctx context.Context, p Provider) (h Health, c Change, err error) {
 	if h, err = o.Health(ctx, p); err != nil || !h.TrialDue() {
@@ -179,7 +207,7 @@ func (o *Outbox) Reconcile(ctx context.Context, p Provider) (h Health, c Change,
 			return err
 		}
 		h, c = r.Health, Unchanged
-		if h.Trial() && h.PausedBy == "" && h.Now.Sub(h.TrialSince).Abs() >= trialBound {
+		if h.Trial() && !h.trialCallOut() && h.PausedBy == "" && h.Now.Sub(h.TrialSince).Abs() >= trialBound {
 			h, c = h.over(), Over
 			if err := saveOutage(ctx, tx, h); err != nil {
 				return err

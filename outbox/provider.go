@@ -45,6 +45,7 @@ type Health struct {
 	Since         time.Time
 	TrialAt       time.Time // when the next trial is due
 	TrialSince    time.Time // zero: no trial; else calls are let through again, slowly
+	TrialCallAt   time.Time // zero: no call of the trial is under way; else when it was handed out
 	FailedTrials  int
 	PausedBy      string // empty: not paused by an operator, and nothing of the next two
 	PausedBecause string
@@ -69,7 +70,7 @@ type row struct {
 }
 
 const selectProvider = `
-SELECT name, coalesce(outage, ''), coalesce(reason, ''), since, trial_at, trial_since, failed_trials,
+SELECT name, coalesce(outage, ''), coalesce(reason, ''), since, trial_at, trial_since, trial_call_at, failed_trials,
        coalesce(paused_by, ''), coalesce(paused_because, ''), paused_at, succeeded_at,
        configured, rate, rate_at, slowed_at, held_until, fresh_tokens, backlog_tokens, refilled_at, clock_timestamp()
   FROM provider
@@ -77,14 +78,14 @@ SELECT name, coalesce(outage, ''), coalesce(reason, ''), since, trial_at, trial_
 
 func readProvider(ctx context.Context, tx pgx.Tx, p Provider, lock string) (row, error) {
 	var r row
-	var since, trialAt, trialSince, pausedAt, succeededAt *time.Time
-	err := tx.QueryRow(ctx, selectProvider+lock, p).Scan(&r.Provider, &r.Outage, &r.Health.Reason, &since, &trialAt, &trialSince, &r.FailedTrials,
+	var since, trialAt, trialSince, trialCallAt, pausedAt, succeededAt *time.Time
+	err := tx.QueryRow(ctx, selectProvider+lock, p).Scan(&r.Provider, &r.Outage, &r.Health.Reason, &since, &trialAt, &trialSince, &trialCallAt, &r.FailedTrials,
 		&r.PausedBy, &r.PausedBecause, &pausedAt, &succeededAt,
 		&r.Configured, &r.bucket.Rate, &r.RateAt, &r.SlowedAt, &r.bucket.HeldUntil, &r.Tokens[Fresh], &r.Tokens[Backlog], &r.Refilled, &r.Now)
 	if err != nil {
 		return row{}, fmt.Errorf("read provider %s: %w", p, err)
 	}
-	for to, from := range map[*time.Time]*time.Time{&r.Since: since, &r.TrialAt: trialAt, &r.TrialSince: trialSince, &r.PausedAt: pausedAt,
+	for to, from := range map[*time.Time]*time.Time{&r.Since: since, &r.TrialAt: trialAt, &r.TrialSince: trialSince, &r.TrialCallAt: trialCallAt, &r.PausedAt: pausedAt,
 		&r.SucceededAt: succeededAt, &r.Health.HeldUntil: r.bucket.HeldUntil} {
 		if from != nil {
 			*to = *from
@@ -114,11 +115,12 @@ func (b bucket) save(ctx context.Context, tx pgx.Tx, p Provider, configured floa
 
 const updateOutage = `
 UPDATE provider
-   SET outage = nullif($2, ''), reason = nullif($3, ''), since = $4, trial_at = $5, trial_since = $6, failed_trials = $7, succeeded_at = $8
+   SET outage = nullif($2, ''), reason = nullif($3, ''), since = $4, trial_at = $5, trial_since = $6, trial_call_at = $7, failed_trials = $8, succeeded_at = $9
  WHERE name = $1`
 
 func saveOutage(ctx context.Context, tx pgx.Tx, h Health) error {
-	_, err := tx.Exec(ctx, updateOutage, h.Provider, h.Outage, h.Reason, orNull(h.Since), orNull(h.TrialAt), orNull(h.TrialSince), h.FailedTrials, orNull(h.SucceededAt))
+	_, err := tx.Exec(ctx, updateOutage, h.Provider, h.Outage, h.Reason, orNull(h.Since), orNull(h.TrialAt), orNull(h.TrialSince),
+		orNull(h.TrialCallAt), h.FailedTrials, orNull(h.SucceededAt))
 	if err != nil {
 		return fmt.Errorf("write the state of provider %s: %w", h.Provider, err)
 	}

@@ -146,6 +146,62 @@ func TestTrialWithoutWork(t *testing.T) {
 	}
 }
 
+// A trial makes one call at a time, of all lanes and processes, until that has succeeded, ended without a word, or been given up; it is not over by
+// itself meanwhile.
+func TestTrialMakesOneCallAtATime(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.failed(t, true, false)
+	f.trialDue(t)
+	f.try(t)
+	began := func() outbox.Lease {
+		t.Helper()
+		l := f.lease(t, outbox.Fresh)
+		if l.Tokens != 1 || l.TrialCall.IsZero() {
+			t.Fatalf("a call of the trial: %+v", l)
+		}
+		for _, lane := range []outbox.Lane{outbox.Fresh, outbox.Backlog} {
+			f.exec(t, `UPDATE provider SET fresh_tokens = 3, backlog_tokens = 3`)
+			if l := f.lease(t, lane); l.Tokens != 0 || l.Wait <= 0 || l.Wait > time.Second {
+				t.Errorf("one beside it on lane %d: %+v", lane, l)
+			}
+		}
+		return l
+	}
+	ended := func(at time.Time) {
+		t.Helper()
+		if err := f.TrialCallEnded(t.Context(), outbox.Stripe, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := began()
+	ended(first.TrialCall.Add(-time.Second)) // another one
+	if l := f.lease(t, outbox.Fresh); l.Tokens != 0 {
+		t.Errorf("after the end of another call: %+v", l)
+	}
+	ended(first.TrialCall)
+	began()
+	f.exec(t, `UPDATE provider SET trial_since = now() - interval '80 seconds', trial_call_at = now() - interval '70 seconds' WHERE trial_call_at IS NOT NULL`)
+	if l := f.lease(t, outbox.Fresh); l.Tokens != 0 {
+		t.Errorf("within the bound: %+v", l)
+	}
+	if _, c, _, err := f.Reconcile(t.Context(), outbox.Stripe); err != nil || c != outbox.Unchanged {
+		t.Errorf("the trial ended while its call was under way: %q, %v", c, err)
+	}
+	for _, lost := range []string{`now() - interval '76 seconds'`, `now() + interval '1 hour'`} {
+		f.exec(t, `UPDATE provider SET trial_call_at = `+lost+` WHERE trial_call_at IS NOT NULL`)
+		began()
+	}
+	if h, c, err := f.ProviderSucceeded(t.Context(), outbox.Stripe); err != nil || c != outbox.Over || !h.TrialCallAt.IsZero() {
+		t.Errorf("%q %+v, %v", c, h, err)
+	}
+	for _, lane := range []outbox.Lane{outbox.Fresh, outbox.Backlog} { // side by side
+		if l := f.lease(t, lane); l.Tokens != 1 || !l.TrialCall.IsZero() || l.Rate > 3 {
+			t.Errorf("after the trial: %+v", l)
+		}
+	}
+}
+
 // Queues that do not agree with the row, for whatever reason, are brought to.
 func TestReconcile(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,8 @@ func (l *leases) wants(of outbox.Lane) (done func()) {
 // take returns 0 and uses up a token, or how long to wait, or errStopped. One caller at a time asks the row; the others then use what it
 // brought.
 func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error) {
+	job, _ := ctx.Value(trialCallKey{}).(*trialCall)
+	job.end() // one that asks for another call has ended its last
 	s := &l.lanes[of]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,6 +86,7 @@ func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error
 		return lease.Wait, nil
 	}
 	s.tokens--
+	job.begin(l, lease.TrialCall)
 	return 0, nil
 }
 

@@ -34,6 +34,8 @@ type guard struct {
 
 // Work implements River's middleware.
 func (g *guard) Work(ctx context.Context, job *rivertype.JobRow, run func(context.Context) error) (err error) {
+	ctx, end := withTrialCall(ctx)
+	defer end()
 	defer func() {
 		if p := recover(); p != nil {
 			g.log.Error("job.panicked", "kind", job.Kind, "job_id", job.ID, "attempt", job.Attempt, "panic", transport.Clean(fmt.Sprint(p)), "trace", string(debug.Stack()))
