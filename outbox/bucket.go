@@ -59,11 +59,12 @@ func worth(rate float64, of time.Duration) float64 { return max(1, math.Ceil(rat
 
 // notLaterThan undoes what a clock has left that was set back since, such as that of a primary before a failover: nobody waits for it.
 func (b bucket) notLaterThan(now time.Time) bucket {
+	ahead := b.Refilled.After(now) || b.SlowedAt != nil && b.SlowedAt.After(now)
+	if b.HeldUntil != nil && (ahead || b.HeldUntil.After(now.Add(longestHold))) {
+		b.HeldUntil = nil // how much of it is left cannot be told
+	}
 	if b.Refilled.After(now) {
 		b.Refilled = now
-	}
-	if b.HeldUntil != nil && b.HeldUntil.After(now.Add(longestHold)) {
-		b.HeldUntil = nil
 	}
 	if b.SlowedAt != nil && b.SlowedAt.After(now) {
 		b.SlowedAt = nil

@@ -128,6 +128,25 @@ func TestTrialClimbs(t *testing.T) {
 	}
 }
 
+// A hold that a clock made which was set back since, by less than the longest hold, stops nobody for longer than was asked for.
+func TestHoldOfAClockSetBack(t *testing.T) {
+	t.Parallel()
+	const configured = 10
+	later := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	now := later.Add(-30 * time.Minute)
+	held := bucket{Refilled: later}.slow(configured, time.Second, later)
+	after, taken := spend(held, configured, now, 10*time.Second, Fresh)
+	if taken[Fresh] < 50 { // from half the rate
+		t.Errorf("%d calls in ten seconds, at half of 10/s and climbing", taken[Fresh])
+	}
+	if got := after.rate(configured, now.Add(11*time.Second)); got != configured {
+		t.Errorf("rate after 11 s: %v", got)
+	}
+	if _, taken := spend(held, configured, later, time.Second, Fresh); taken[Fresh] != 0 {
+		t.Errorf("%d calls during a hold on a clock that goes on", taken[Fresh])
+	}
+}
+
 // A clock that was set back, as by a failover, stops nobody.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
