@@ -16,8 +16,8 @@ SELECT DISTINCT c.id
  WHERE j.kind = 'refunds_read' AND j.state IN ('available', 'pending', 'retryable', 'running', 'scheduled');
 
 -- From here on charge and receipt are locked against everybody, and not before, since a lock that grows can meet another in a circle. So nothing
--- reads through them. Receipts that are unknown are in an index. Every
--- row meets the check, those from before by its default, so none is read for it, now or later.
+-- reads through them: receipts that are unknown are in an index, and every row meets the check, those from before by its default, so that none
+-- is read for it, now or later.
 ALTER TABLE charge ADD COLUMN rekey_ordered_at timestamptz;
 ALTER TABLE refund_reading ADD CONSTRAINT refund_reading_charge_id_fkey FOREIGN KEY (charge_id) REFERENCES charge (id);
 COMMENT ON COLUMN charge.rekey_ordered_at IS 'null: nobody has ordered a new key; else when a person did, for the next attempt after it';

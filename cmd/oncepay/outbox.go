@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -61,7 +60,7 @@ func (c *outboxList) Validate() error {
 
 // Run prints a line for each piece of unfinished work, oldest first.
 func (c *outboxList) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox", charges.Options{Policy: c.policy()})
+	b, err := c.openReady(ctx, "outbox", c.options())
 	if err != nil {
 		return err
 	}

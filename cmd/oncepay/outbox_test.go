@@ -90,6 +90,27 @@ func TestOutboxListSaysWhy(t *testing.T) {
 		`(?m)^`+ids[2]+` +receipt_send +receipt_waiting .* -$`)
 }
 
+// Who is asked what a sweep would do decides by the workers' settings, on receipts as well.
+func TestOutboxJudgesReceiptsAsTheWorkersDo(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	id := fmt.Sprint(member(t, d.mustPost(d.api().url, newKey(), plainCharge).body, "id"))
+	for _, statement := range []string{
+		`UPDATE charge SET status = 'succeeded', payment_intent = 'pi_1'`,
+		`DELETE FROM river_job`,
+		`INSERT INTO receipt (charge_id, recipient, status, doubts) VALUES ('` + id + `', 'me@` + buyersHost + `', 'unknown', 1)`,
+	} {
+		if _, err := d.pool.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outbox := func(args ...string) string { return d.oncepay(append([]string{"outbox"}, args...)...).must(t) }
+	expect(t, "held", outbox("replay"), `(?m)^receipt_unknown +1 +nothing`, `(?m)^0 jobs would be written`)
+	expect(t, "held", outbox("list"), `(?m)^`+id+` +receipt_send +receipt_unknown .* not wanted `)
+	expect(t, "sent again", outbox("replay", "--receipt-unknown=resend"), `(?m)^receipt_unknown +1 +mail again`, `(?m)^1 jobs would be written`)
+	expect(t, "sent again", outbox("list", "--receipt-unknown=resend"), `(?m)^`+id+` +receipt_send +receipt_unknown .* none `)
+}
+
 // expect checks that a text has a match for each of the patterns.
 func expect(t *testing.T, what, text string, patterns ...string) {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 )
 
@@ -30,7 +29,7 @@ func (c *outboxReplay) Validate() error {
 
 // Run counts by class what is there, and with --apply enqueues what wants a job and has none.
 func (c *outboxReplay) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "outbox", charges.Options{Policy: c.policy()})
+	b, err := c.openReady(ctx, "outbox", c.options())
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func (c *outboxReplay) Run(ctx context.Context) error {
 		return err
 	}
 	if !c.Apply {
-		if err := printReport(preview); err != nil {
+		if err := c.printReport(preview); err != nil {
 			return err
 		}
 		if c.Resend {
@@ -55,7 +54,7 @@ func (c *outboxReplay) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("replay was cut short after %d jobs, and may be run again: %w", report.Enqueued, err)
 	}
-	if err := printReport(report); err != nil {
+	if err := c.printReport(report); err != nil {
 		return err
 	}
 	fmt.Printf("\n%d jobs were written.\n", report.Enqueued)
@@ -104,12 +103,16 @@ var meaning = map[outbox.Class]string{
 	outbox.Settled:        "nothing: it is final",
 }
 
-func printReport(r outbox.Report) error {
+func (c *outboxReplay) printReport(r outbox.Report) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "CLASS\tCOUNT\tWHAT HAPPENS")
 	for _, class := range outbox.Classes {
 		if n := r.Counts[class]; n > 0 {
-			fmt.Fprintf(w, "%s\t%d\t%s\n", class, n, meaning[class])
+			what := meaning[class]
+			if class == outbox.ReceiptUnknown && c.options().Receipts.Resend {
+				what = "mail again unless an event settles it, up to twice; then a person has the next word"
+			}
+			fmt.Fprintf(w, "%s\t%d\t%s\n", class, n, what)
 		}
 	}
 	return w.Flush()

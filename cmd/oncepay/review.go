@@ -183,7 +183,7 @@ func (c *reviewSettle) Validate() error { return cmp.Or(c.rules.Validate(), c.da
 
 // Run settles one charge.
 func (c *reviewSettle) Run(ctx context.Context) error {
-	b, err := c.openReady(ctx, "review", charges.Options{Policy: c.policy()})
+	b, err := c.openReady(ctx, "review", c.options())
 	if err != nil {
 		return err
 	}

@@ -9,9 +9,10 @@ import (
 
 // rules are the settings of what may be sent again: for the workers, and for the commands that say what those would do.
 type rules struct {
-	KeyWindow  time.Duration   `name:"stripe-key-window" env:"ONCEPAY_STRIPE_KEY_WINDOW" default:"23h" help:"For how long Stripe is trusted to remember a key; after that it is looked at before anything is sent again."`
-	LookDelays []time.Duration `name:"look-delays" env:"ONCEPAY_LOOK_DELAYS" default:"0s,1m,5m,15m,1h" help:"When Stripe is looked at after it stored a failure under a key."`
-	Rekey      string          `name:"rekey" env:"ONCEPAY_REKEY" enum:"review,auto" default:"review" help:"When those looks found nothing: ask a person (review), or send under a new key (auto)."`
+	KeyWindow   time.Duration   `name:"stripe-key-window" env:"ONCEPAY_STRIPE_KEY_WINDOW" default:"23h" help:"For how long Stripe is trusted to remember a key; after that it is looked at before anything is sent again."`
+	LookDelays  []time.Duration `name:"look-delays" env:"ONCEPAY_LOOK_DELAYS" default:"0s,1m,5m,15m,1h" help:"When Stripe is looked at after it stored a failure under a key."`
+	Rekey       string          `name:"rekey" env:"ONCEPAY_REKEY" enum:"review,auto" default:"review" help:"When those looks found nothing: ask a person (review), or send under a new key (auto)."`
+	MailUnknown string          `name:"receipt-unknown" env:"ONCEPAY_RECEIPT_UNKNOWN" enum:"hold,resend" default:"hold" help:"What is done about a receipt that may have been sent or not: wait for SendGrid's events or a person (hold), or send it again after 15 minutes, up to twice, and risk that the buyer gets it more than once (resend)."`
 }
 
 // Validate refuses what cannot work.
@@ -30,6 +31,10 @@ func (r rules) Validate() error {
 	return nil
 }
 
-func (r rules) policy() charges.Policy {
-	return charges.Policy{Window: r.KeyWindow, LookDelays: r.LookDelays, Rekey: r.Rekey == "auto"}
+// options are those of every service that sends, or says what would be sent, so that all of them decide alike.
+func (r rules) options() charges.Options {
+	return charges.Options{
+		Policy:   charges.Policy{Window: r.KeyWindow, LookDelays: r.LookDelays, Rekey: r.Rekey == "auto"},
+		Receipts: charges.ReceiptPolicy{Resend: r.MailUnknown == "resend"},
+	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 	"github.com/oncepay/oncepay/workers"
 	"github.com/oncepay/oncepay/workers/sendgrid"
@@ -32,7 +31,6 @@ type workerCommand struct {
 	SendGridKey string        `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
 	MailBase    string        `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
 	ReceiptFrom string        `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
-	MailUnknown string        `name:"receipt-unknown" env:"ONCEPAY_RECEIPT_UNKNOWN" enum:"hold,resend" default:"hold" help:"What is done about a receipt that may have been sent or not: wait for SendGrid's events or a person (hold), or send it again after 15 minutes, up to twice, and risk that the buyer gets it more than once (resend)."`
 	Charging    int           `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
 	ActionTTL   time.Duration `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
 	KeepEvents  time.Duration `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
@@ -102,10 +100,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	if err != nil {
 		return usageError{err}
 	}
-	b, err := c.open(ctx, "worker", charges.Options{
-		Policy:   c.policy(),
-		Receipts: charges.ReceiptPolicy{Resend: c.MailUnknown == "resend"},
-	})
+	b, err := c.open(ctx, "worker", c.options())
 	if err != nil {
 		return err
 	}
