@@ -22,6 +22,16 @@ type Restoration struct {
 // with its key. Callers retry for days: clients, their queues, and people who press a button again; a month is far above that.
 const restoredFor = 30 * 24 * time.Hour
 
+// suspectedFor is the same where nothing proves that there was one: most often there was none, and each look costs a little.
+const suspectedFor = 7 * 24 * time.Hour
+
+func (r Restoration) matters(now time.Time) bool {
+	if r.Suspected {
+		return now.Sub(r.DetectedAt) <= suspectedFor
+	}
+	return now.Sub(r.DetectedAt) <= restoredFor
+}
+
 // settledBy tells whether a reading of the lost stretch that began then says, by now, all that must be known. Everything that was lost was
 // sent before the restoration was detected. What is at least inDoubt older than the reading is in it for sure. What was sent after that
 // may not have been listed yet, but then Stripe remembers its key: sending under it again gets the first answer, or is refused; it cannot charge
@@ -40,7 +50,7 @@ func unlessRestored(send Permit, h History, now Clocks, p Policy) Permit {
 		settled := slices.ContainsFunc(h.Looks, func(l Look) bool {
 			return l.Complete && l.Restoration >= r.ID && r.settledBy(l.begun(), now, p)
 		})
-		if settled || now.Database.Sub(r.DetectedAt) > restoredFor {
+		if settled || !r.matters(now.Database) {
 			continue
 		}
 		if now.Database.Before(r.DetectedAt) {

@@ -12,11 +12,14 @@ import (
 	"github.com/oncepay/oncepay/outbox"
 )
 
+// confirmedLately is how long ago another worker may have noted where the data is, so that this one need not.
+const confirmedLately = 500 * time.Millisecond
+
 // errNoIdentity says that the server does not tell which one it is.
 var errNoIdentity = errors.New("restores and failovers of this database cannot be detected: its server does not tell its system identifier and timeline")
 
 // ConfirmIdentity notes that this data is still on the server on which it was. If it is not, it was restored or failed over: that is written
-// down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it every few seconds.
+// down, and returned. What can have been lost by that was written after the last time that this was called, so workers call it every second.
 //
 // After an error, [Service.Blind] says whether the server does not tell, or could not be asked.
 func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, err error) {
@@ -26,6 +29,9 @@ func (s *Service) ConfirmIdentity(ctx context.Context) (detected *Restoration, e
 		w, err := readWhereabouts(ctx, tx)
 		if err != nil {
 			return err
+		}
+		if w.known == w.server && !w.suspect() && w.since >= 0 && w.since < confirmedLately {
+			return nil
 		}
 		detected, err = moved(ctx, tx, w, time.Time{})
 		return err

@@ -100,7 +100,7 @@ func TestIdentityIsConfirmed(t *testing.T) {
 	if r := confirm(); r != nil {
 		t.Fatalf("a new database: %+v", r)
 	}
-	f.elsewhere(t, `seen_at = pg_postmaster_start_time() - interval '10 seconds'`)
+	f.elsewhere(t, `seen_at = pg_postmaster_start_time() - interval '3 seconds'`)
 	if r := confirm(); r != nil {
 		t.Fatalf("a restart: %+v", r)
 	}

@@ -22,15 +22,16 @@ type identity struct {
 
 // whereabouts is where the data was seen last, and where it is now.
 type whereabouts struct {
-	known, server identity  // known is zero: it was never seen
-	seen          time.Time // when it was seen last
-	started       time.Time // when the server was
-	restored      bool      // there is a restoration on record
+	known, server identity      // known is zero: it was never seen
+	seen          time.Time     // when it was seen last
+	since         time.Duration // then
+	started       time.Time     // when the server was
+	restored      bool          // there is a restoration on record
 }
 
 // restartBound is how long a server may be away, and be started again, without the suspicion that its files were replaced by an older copy meanwhile,
-// which leaves its identity as it was. Workers note where the data is every five seconds.
-const restartBound = 15 * time.Second
+// which leaves its identity as it was. Workers note where the data is every second.
+const restartBound = 5 * time.Second
 
 // suspect tells whether the server was started long after the data was seen last.
 func (w whereabouts) suspect() bool {
@@ -39,13 +40,13 @@ func (w whereabouts) suspect() bool {
 
 // The name of the file that is being written begins with the timeline; pg_control_checkpoint tells it only some time after a promotion.
 const whereaboutsSQL = `
-SELECT coalesce(i.system_identifier, 0), coalesce(i.timeline, ''), coalesce(i.database_oid, 0), coalesce(i.charge_oid, 0), coalesce(i.seen_at, now()),
+SELECT coalesce(i.system_identifier, 0), coalesce(i.timeline, ''), coalesce(i.database_oid, 0), coalesce(i.charge_oid, 0), coalesce(i.seen_at, now()), coalesce(clock_timestamp() - i.seen_at, '0'),
        s.system_identifier, substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), d.oid::bigint, 'charge'::regclass::oid::bigint,
        pg_postmaster_start_time(), EXISTS (SELECT FROM restoration)
   FROM pg_control_system() s JOIN pg_database d ON d.datname = current_database() LEFT JOIN database_identity i ON true`
 
 func readWhereabouts(ctx context.Context, db querier) (w whereabouts, err error) {
-	err = db.QueryRow(ctx, whereaboutsSQL).Scan(&w.known.system, &w.known.timeline, &w.known.database, &w.known.charge, &w.seen,
+	err = db.QueryRow(ctx, whereaboutsSQL).Scan(&w.known.system, &w.known.timeline, &w.known.database, &w.known.charge, &w.seen, &w.since,
 		&w.server.system, &w.server.timeline, &w.server.database, &w.server.charge, &w.started, &w.restored)
 	if err != nil {
 		return w, fmt.Errorf("read the database's identity: %w", err)

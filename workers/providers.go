@@ -8,26 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/riverqueue/river"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 	"github.com/oncepay/oncepay/workers/transport"
 )
 
-// providersWorker looks after providers in an outage, and notes where the database is. It runs on a queue of its own, which is never paused, on any
-// worker.
+// providersWorker looks after providers in an outage. It runs on a queue of its own, which is never paused, on any worker.
 type providersWorker struct {
 	river.WorkerDefaults[outbox.ProbeProviders]
-	charges *charges.Service
-	outbox  *outbox.Outbox
-	probe   *Probe
-	log     *slog.Logger
+	outbox *outbox.Outbox
+	probe  *Probe
+	log    *slog.Logger
 }
 
 // Work makes each provider's queues agree with its row, and starts the trials that are due.
 func (w *providersWorker) Work(ctx context.Context, _ *river.Job[outbox.ProbeProviders]) error {
-	if err := confirmIdentity(ctx, w.charges, w.log); err != nil {
-		return err
-	}
 	for _, p := range outbox.Providers {
 		now, change, fixed, err := w.outbox.Reconcile(ctx, p)
 		if err != nil {

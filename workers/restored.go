@@ -28,6 +28,30 @@ func confirmIdentity(ctx context.Context, service *charges.Service, log *slog.Lo
 	return err
 }
 
+// confirmEvery is how often it is noted where the database is: the more often, the shorter is the absence of a server that says nothing, and the less
+// can have been lost by one that says something.
+const confirmEvery = time.Second
+
+// keepConfirming notes it until ctx ends. While the database is away there is nothing to note, and whoever relies on it asks by itself.
+func keepConfirming(ctx context.Context, service *charges.Service, log *slog.Logger) {
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	var said time.Time
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		detected, err := service.ConfirmIdentity(ctx)
+		reportRestored(log, detected)
+		if err != nil && service.Blind() && time.Since(said) > time.Minute {
+			log.Error("restoration.undetectable", "error", err)
+			said = time.Now()
+		}
+	}
+}
+
 func reportRestored(log *slog.Logger, r *charges.Restoration) {
 	if r == nil {
 		return

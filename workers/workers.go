@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -117,7 +118,10 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	w.stopProbe = stopProbe
 	go func() {
 		defer close(w.probeDone)
+		var both sync.WaitGroup
+		both.Go(func() { keepConfirming(probing, c.Charges, c.Log) })
 		probe.Run(probing)
+		both.Wait()
 	}()
 	return w, nil
 }
@@ -141,7 +145,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
-	river.AddWorker(jobs, &providersWorker{charges: c.Charges, outbox: c.Outbox, probe: w.probe, log: c.Log})
+	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
 	w.queues = retreats(c, w.probe.known, mailHealth.able)
 	queues := map[string]river.QueueConfig{
 		outbox.QueueUpkeep: {MaxWorkers: 2},
