@@ -140,7 +140,7 @@ func (RemoveEvents) InsertOpts() river.InsertOpts { return upkeep }
 
 // ClearBacklog moves charges that have waited long out of the way of new ones.
 type ClearBacklog struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // Kind names the job in River's table.
@@ -151,7 +151,7 @@ func (ClearBacklog) InsertOpts() river.InsertOpts { return upkeep }
 
 // ProbeProviders looks after providers that are in an outage, and after the queues that wait for them.
 type ProbeProviders struct {
-	Version int `json:"v"`
+	Version Version `json:"v"`
 }
 
 // ProbeEvery is the period of [ProbeProviders].

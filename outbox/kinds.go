@@ -9,7 +9,8 @@ import (
 )
 
 // known are all jobs of this release.
-var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{}}
+var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{},
+	ClearBacklog{}, ProbeProviders{}}
 
 const unknownKinds = `
 SELECT kind, count(*)
