@@ -27,7 +27,7 @@ func (o *Outbox) UnknownKinds(ctx context.Context) (map[string]int64, error) {
 	for i, args := range known {
 		kinds[i] = args.Kind()
 	}
-	rows, err := o.pool.Query(ctx, unknownKinds, kinds)
+	rows, err := NewReads(o.pool).Query(ctx, unknownKinds, kinds)
 	if err != nil {
 		return nil, fmt.Errorf("count jobs of unknown kinds: %w", err)
 	}
