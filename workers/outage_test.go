@@ -284,8 +284,8 @@ func TestI6OperatorsPause(t *testing.T) {
 	if err := r.workers.Ready(); err != nil {
 		t.Errorf("ready: %v", err)
 	}
-	if notes := fmt.Sprint(r.workers.Notes()); !strings.Contains(notes, "stripe is paused by operator:ada: wrong prices (since 20") {
-		t.Errorf("notes %s", notes)
+	if notes, err := r.workers.Status(t.Context()); err != nil || !strings.Contains(fmt.Sprint(notes), "stripe is paused by operator:ada: wrong prices (since 20") {
+		t.Errorf("notes %s, %v", notes, err)
 	}
 	if _, _, err := r.box.ResumeProvider(t.Context(), outbox.Stripe, "operator:ada", ""); err != nil {
 		t.Fatal(err)

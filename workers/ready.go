@@ -9,38 +9,17 @@ import (
 	"github.com/oncepay/oncepay/outbox"
 )
 
-// readyBound is for the database's answer, where a provider's state is.
-const readyBound = 5 * time.Second
-
-// Ready says why this worker cannot do its work now; nil: it can. An outage of either provider is a reason, and so is an account that this
-// process alone cannot read; a trial is none, and neither is an operator's pause: see [Workers.Notes].
-func (w *Workers) Ready() error {
-	all, err := w.providers()
-	if err != nil {
-		return err
-	}
+// Status says why this worker cannot do its work now, nil: it can; and what else should be known of it. An outage of either provider is a
+// reason, and so is an account that this process alone cannot read; a trial is none, and neither is an operator's pause: those are notes, as are
+// who has paused what and why. Where the database cannot be asked that is the reason, and there are no notes.
+func (w *Workers) Status(ctx context.Context) (notes []string, err error) {
 	var why []error
-	for _, h := range all {
-		_, since, probeErr := w.probe.State()
-		switch {
-		case h.Outage != "" && !h.Trial():
-			why = append(why, fmt.Errorf("%s is %s: %s (since %s)", h.Provider, h.Outage, h.Reason, stamp(h.Since)))
-		case h.Provider == outbox.Stripe && probeErr != nil:
-			why = append(why, fmt.Errorf("stripe, as this worker alone sees it: %w (since %s)", probeErr, stamp(since)))
+	for _, p := range outbox.Providers {
+		h, err := w.status.Health(ctx, p)
+		if err != nil {
+			return nil, err
 		}
-	}
-	return errors.Join(why...)
-}
-
-// Notes say what else should be known of a worker that is ready: who has paused what, and what is on trial. They are empty if the
-// database cannot be asked, which Ready says.
-func (w *Workers) Notes() []string {
-	all, err := w.providers()
-	if err != nil {
-		return nil
-	}
-	var notes []string
-	for _, h := range all {
+		why = append(why, w.unready(h))
 		if h.PausedBy != "" {
 			notes = append(notes, fmt.Sprintf("%s is paused by %s: %s (since %s)", h.Provider, h.PausedBy, h.PausedBecause, stamp(h.PausedAt)))
 		}
@@ -48,21 +27,19 @@ func (w *Workers) Notes() []string {
 			notes = append(notes, fmt.Sprintf("%s was %s: %s (since %s), and is on trial", h.Provider, h.Outage, h.Reason, stamp(h.Since)))
 		}
 	}
-	return notes
+	return notes, errors.Join(why...)
 }
 
-func (w *Workers) providers() ([]outbox.Health, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readyBound)
-	defer cancel()
-	var all []outbox.Health
-	for _, p := range outbox.Providers {
-		h, err := w.outbox.Health(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h)
+func (w *Workers) unready(h outbox.Health) error {
+	if h.Outage != "" && !h.Trial() {
+		return fmt.Errorf("%s is %s: %s (since %s)", h.Provider, h.Outage, h.Reason, stamp(h.Since))
 	}
-	return all, nil
+	if h.Provider == outbox.Stripe {
+		if _, since, err := w.probe.State(); err != nil {
+			return fmt.Errorf("stripe, as this worker alone sees it: %w (since %s)", err, stamp(since))
+		}
+	}
+	return nil
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -28,6 +28,7 @@ type rig struct {
 	charges *charges.Service
 	sandbox *sandbox.Sandbox
 	url     string
+	ready   *outbox.Outbox       // whom the workers' readiness asks; nil: box
 	workers *Workers             // nil while stopped
 	metrics *prometheus.Registry // of the workers that were started last
 
@@ -100,12 +101,18 @@ func (r *rig) launch(secret, url string) (*Workers, *prometheus.Registry) {
 		r.rate = 1000
 	}
 	registry := prometheus.NewRegistry()
-	w, err := Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Stripe: gateway, Mailer: mailer,
+	w, err := Start(r.t.Context(), Config{Pool: r.pool, Charges: r.charges, Outbox: r.box, Readiness: r.ready, Stripe: gateway, Mailer: mailer,
 		StripeRate: r.rate, Follow: r.follow, ActionTTL: r.actionTTL, Log: r.logger(), Metrics: registry})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return w, registry
+}
+
+// Ready is the worker's reason not to be.
+func (w *Workers) Ready() error {
+	_, err := w.Status(context.Background())
+	return err
 }
 
 func (r *rig) logger() *slog.Logger { return slog.New(slog.NewTextHandler(logTo{r.t}, nil)) }

@@ -36,6 +36,7 @@ type Config struct {
 	Pool       *pgxpool.Pool
 	Charges    *charges.Service
 	Outbox     *outbox.Outbox
+	Readiness  *outbox.Outbox // whom [Workers.Status] asks, to tell how they are while all connections of Pool are busy; nil: Outbox
 	Stripe     *stripe.Gateway
 	Mailer     *sendgrid.Mailer
 	StripeRate float64       // calls per second of all workers together; 0: 25
@@ -56,7 +57,7 @@ const (
 // Workers are the running jobs of one process.
 type Workers struct {
 	client *river.Client[pgx.Tx]
-	outbox *outbox.Outbox
+	status *outbox.Outbox
 	probe  *Probe
 	log    *slog.Logger
 
@@ -84,6 +85,9 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 30 * 24 * time.Hour
 	}
+	if c.Readiness == nil {
+		c.Readiness = c.Outbox
+	}
 	metrics := NewMetrics(c.Metrics)
 	c.Metrics.MustRegister(backlogCollector{c.Charges, c.Log}, restorationCollector{c.Charges, c.Log}, providerCollector{c.Outbox, c.Log},
 		kindCollector{c.Outbox, c.Log})
@@ -91,7 +95,7 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.Log.Warn("workers.start", "error", err) // Begin asks again
 	}
 	probe := NewProbe(c.Stripe, c.Log)
-	w := &Workers{outbox: c.Outbox, probe: probe, log: c.Log, stopping: make(chan struct{}), probeDone: make(chan struct{})}
+	w := &Workers{status: c.Readiness, probe: probe, log: c.Log, stopping: make(chan struct{}), probeDone: make(chan struct{})}
 	client, err := newClient(c, w, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("workers: %w", err)

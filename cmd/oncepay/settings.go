@@ -46,6 +46,7 @@ type backend struct {
 	pool    *pgxpool.Pool
 	probe   *pgxpool.Pool // one connection, to tell readiness by when the others are busy
 	outbox  *outbox.Outbox
+	ready   *outbox.Outbox // through probe: it is asked how the providers are
 	charges *charges.Service
 }
 
@@ -62,6 +63,10 @@ func (d database) open(ctx context.Context, name string, options charges.Options
 	}
 	b := &backend{pool: pool, probe: probe}
 	if b.outbox, err = outbox.New(pool); err != nil {
+		b.close()
+		return nil, err
+	}
+	if b.ready, err = outbox.New(probe); err != nil {
 		b.close()
 		return nil, err
 	}

@@ -108,17 +108,12 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 
 	registry := newRegistry()
 	var running atomic.Pointer[workers.Workers]
-	ready := func(ctx context.Context) error {
+	ready := func(ctx context.Context) (notes []string, err error) {
+		unfit, err := b.schema(ctx), errors.New("the worker has not started yet")
 		if w := running.Load(); w != nil {
-			return errors.Join(b.schema(ctx), w.Ready())
+			notes, err = w.Status(ctx)
 		}
-		return errors.Join(b.schema(ctx), errors.New("the worker has not started yet"))
-	}
-	notes := func() []string {
-		if w := running.Load(); w != nil {
-			return w.Notes()
-		}
-		return nil
+		return notes, errors.Join(unfit, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -126,11 +121,12 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
-		if err := ready(ctx); err != nil {
-			writeStatus(w, http.StatusServiceUnavailable, err, notes())
+		notes, err := ready(ctx)
+		if err != nil {
+			writeStatus(w, http.StatusServiceUnavailable, err, notes)
 			return
 		}
-		writeStatus(w, http.StatusOK, nil, notes())
+		writeStatus(w, http.StatusOK, nil, notes)
 	})
 	status := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
@@ -143,7 +139,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 		return nil // told to stop before there was anything to work on
 	}
 	w, err := workers.Start(ctx, workers.Config{
-		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Stripe: gateway, Mailer: mailer,
+		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Readiness: b.ready, Stripe: gateway, Mailer: mailer,
 		StripeRate: float64(c.StripeRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
 		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})
