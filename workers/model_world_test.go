@@ -57,7 +57,8 @@ func newStage(t *testing.T) *stage {
 }
 
 // stripeTimes are columns that hold a provider's time, which the sandbox's clock moves. All others are PostgreSQL's.
-var stripeTimes = []string{"stripe_sent_at", "as_of", "failed_as_of", "occurred_at", "opened_at", "due_by"}
+var stripeTimes = []string{"stripe_sent_at", "as_of", "failed_as_of", "occurred_at", "opened_at", "due_by",
+	"from_at", "to_at", "stripe_begun_at", "lost_from_stripe"}
 
 // learn finds out which tables there are, and which of their columns hold PostgreSQL's time.
 func (s *stage) learn(t *testing.T) {
@@ -66,7 +67,8 @@ func (s *stage) learn(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := s.pool.Query(t.Context(), `
-SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone'
+SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone',
+       coalesce(col_description(c.table_name::regclass, c.ordinal_position), '') LIKE '%by Stripe''s clock%'
   FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
  WHERE table_schema = 'public' AND t.table_type = 'BASE TABLE'
    AND (table_name = 'river_job' OR table_name NOT LIKE 'river%') AND table_name NOT LIKE '%migration%'
@@ -76,8 +78,11 @@ SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone'
 	}
 	times := map[string][]string{}
 	var table, column string
-	var isTime bool
-	if _, err := pgx.ForEachRow(rows, []any{&table, &column, &isTime}, func() error {
+	var isTime, isStripes bool
+	if _, err := pgx.ForEachRow(rows, []any{&table, &column, &isTime, &isStripes}, func() error {
+		if isTime && isStripes && !slices.Contains(stripeTimes, column) {
+			return fmt.Errorf("%s.%s is by Stripe's clock, and would be moved with PostgreSQL's", table, column)
+		}
 		if !slices.Contains(s.tables, table) {
 			s.tables = append(s.tables, table)
 		}
