@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -55,63 +56,134 @@ func cutLast(text string) (before, after string, found bool) {
 }
 
 // commitNames finds the names of all transactions: the literals that are given to InTx, also by way of a function of ours that hands on a
-// parameter of its own.
+// parameter of its own, or a member of one that its callers write as a literal of its struct.
 func commitNames(t *testing.T) map[string]bool {
 	t.Helper()
-	names := map[string]bool{}
-	handOn := map[string]int{"InTx": 2} // function: which argument is the name
-	met := map[string]bool{}
+	f := namesFinder{names: map[string]bool{}, handOn: map[string]handedOn{"InTx": {arg: 2}}, met: map[string]bool{}, odd: map[string]string{}}
 	files := sources(t)
-	for range 2 { // the second time, with those that hand on
+	for known := 0; known < len(f.handOn); { // until no more are found that hand on
+		known = len(f.handOn)
 		for _, file := range files {
 			for _, decl := range file.Decls {
-				f, ok := decl.(*ast.FuncDecl)
-				if !ok {
-					continue
+				if fn, ok := decl.(*ast.FuncDecl); ok {
+					f.read(file.Name.Name, fn)
 				}
-				ast.Inspect(f, func(n ast.Node) bool {
-					call, ok := n.(*ast.CallExpr)
-					if !ok {
-						return true
-					}
-					callee := calleeName(call)
-					i, ok := handOn[callee]
-					if !ok || len(call.Args) <= i {
-						return true
-					}
-					switch arg := call.Args[i].(type) {
-					case *ast.BasicLit:
-						if name, err := strconv.Unquote(arg.Value); err == nil && arg.Kind == token.STRING {
-							names[name], met[callee] = true, true
-						}
-					case *ast.Ident:
-						if at := parameter(f, arg.Name); at >= 0 {
-							handOn[f.Name.Name] = at
-						} else if callee == "InTx" {
-							t.Errorf("%s: InTx gets a name that is neither a literal nor a parameter", f.Name.Name)
-						}
-					}
-					return true
-				})
 			}
 		}
 	}
-	for f := range handOn {
-		if !met[f] {
-			t.Errorf("nobody gives a name to %s", f)
+	for fn, callee := range f.odd {
+		t.Errorf("%s gives %s a name that this test cannot find out", fn, callee)
+	}
+	for fn := range f.handOn {
+		if !f.met[fn] {
+			t.Errorf("nobody gives a name to %s", fn)
 		}
 	}
-	return names
+	return f.names
 }
 
-func calleeName(call *ast.CallExpr) string {
+// handedOn is where a function gets the name from: its argument, or a member of that.
+type handedOn struct {
+	arg    int
+	member string
+}
+
+type namesFinder struct {
+	names  map[string]bool
+	handOn map[string]handedOn // function: where its name is
+	met    map[string]bool     // functions that somebody gives a name, or hands one on to
+	odd    map[string]string   // function: to which other it gives a name that is not understood
+}
+
+// read finds the names that a function gives to others: to InTx, or to those of its package that hand on.
+func (f *namesFinder) read(pkg string, fn *ast.FuncDecl) {
+	kind := "function"
+	if fn.Recv != nil {
+		kind = "method"
+	}
+	self := fmt.Sprintf("%s, %s %s of %d", pkg, kind, fn.Name.Name, fn.Type.Params.NumFields())
+	ast.Inspect(fn, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		callee := calleeName(pkg, call)
+		from, ok := f.handOn[callee]
+		if !ok || len(call.Args) <= from.arg {
+			return true
+		}
+		arg := call.Args[from.arg]
+		if from.member != "" {
+			arg = memberOf(arg, from.member)
+		}
+		name, understood := literal(arg)
+		switch {
+		case understood:
+			f.names[name] = true
+		default:
+			var on handedOn
+			if on, understood = parameterIn(fn, arg); understood {
+				f.handOn[self] = on
+			}
+		}
+		if f.met[callee] = true; !understood {
+			f.odd[self] = callee
+		}
+		return true
+	})
+}
+
+func literal(e ast.Expr) (string, bool) {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	name, err := strconv.Unquote(lit.Value)
+	return name, err == nil
+}
+
+// memberOf is what a struct's literal gives a member; nil: it is no literal, or does not name it.
+func memberOf(e ast.Expr, member string) ast.Expr {
+	lit, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	for _, element := range lit.Elts {
+		if pair, ok := element.(*ast.KeyValueExpr); ok {
+			if key, ok := pair.Key.(*ast.Ident); ok && key.Name == member {
+				return pair.Value
+			}
+		}
+	}
+	return nil
+}
+
+// parameterIn tells which parameter of fn, or which member of one, an expression is.
+func parameterIn(fn *ast.FuncDecl, e ast.Expr) (on handedOn, ok bool) {
+	if selector, isMember := e.(*ast.SelectorExpr); isMember {
+		e, on.member = selector.X, selector.Sel.Name
+	}
+	ident, ok := e.(*ast.Ident)
+	if !ok {
+		return on, false
+	}
+	on.arg = parameter(fn, ident.Name)
+	return on, on.arg >= 0
+}
+
+// calleeName tells a package's functions from its methods, by how many arguments they have as well, and InTx from all others.
+func calleeName(pkg string, call *ast.CallExpr) string {
+	kind, name := "function", ""
 	switch f := call.Fun.(type) {
 	case *ast.Ident:
-		return f.Name
+		name = f.Name
 	case *ast.SelectorExpr:
-		return f.Sel.Name
+		kind, name = "method", f.Sel.Name
 	}
-	return ""
+	if name == "InTx" {
+		return name
+	}
+	return fmt.Sprintf("%s, %s %s of %d", pkg, kind, name, len(call.Args))
 }
 
 // parameter is the place of a parameter of f, or -1.
