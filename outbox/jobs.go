@@ -80,7 +80,8 @@ func (ReadRefunds) InsertOpts() river.InsertOpts { return asking }
 // asking lets charges that wait to be sent go before questions about those that were.
 var asking = river.InsertOpts{Queue: QueueBacklog, MaxAttempts: maxAttempts, Priority: 3}
 
-// SendReceipt asks for the receipt of one charge to be mailed, unless it has been claimed before.
+// SendReceipt asks for the receipt of one charge to be mailed, if it is still due. One that was claimed before may have been mailed: what becomes
+// of it is decided when the job runs.
 type SendReceipt struct {
 	ChargeID uuid.UUID `json:"charge_id"`
 	Version  Version   `json:"v"`
