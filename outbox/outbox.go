@@ -46,6 +46,7 @@ func (e Entry) args() (river.JobArgs, error) {
 type Outbox struct {
 	pool  *pgxpool.Pool
 	river *river.Client[pgx.Tx]
+	sweep sweeping
 }
 
 // New returns an outbox that writes through pool. It starts nothing: workers run elsewhere.

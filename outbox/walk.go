@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/google/uuid"
@@ -17,6 +18,9 @@ type steps struct {
 	size     int          // charges in a page; 0: pageSize
 	progress func(Report) // called after each page
 
+	from    uuid.UUID       // where it begins, and ends after it has come round; zero: at the beginning
+	reached func(uuid.UUID) // called after each page with where the next one begins; zero: at the beginning, or nowhere any more
+
 	// write is given the entries of a page that want a job and have none, and the report up to and with that page, and writes in the
 	// page's transaction.
 	write func(tx pgx.Tx, wanted []Entry, sofar Report) error
@@ -24,13 +28,13 @@ type steps struct {
 	rest func(context.Context, Report) error // called between two pages
 }
 
-// walk goes through everything unfinished, a page to a transaction.
+// walk goes once through everything unfinished, a page to a transaction. What shares a page with where it began may be met twice.
 func (o *Outbox) walk(ctx context.Context, src Source, f Filter, s steps) (Report, error) {
 	if s.size == 0 {
 		s.size = pageSize
 	}
 	report := Report{Counts: map[Class]int64{}}
-	for after := (uuid.UUID{}); ; {
+	for after, round := s.from, s.from != (uuid.UUID{}); ; {
 		var last uuid.UUID
 		var sofar Report
 		err := InTx(ctx, o.pool, s.name, func(tx pgx.Tx) error {
@@ -56,7 +60,13 @@ func (o *Outbox) walk(ctx context.Context, src Source, f Filter, s steps) (Repor
 		if s.progress != nil {
 			s.progress(report)
 		}
-		if last == (uuid.UUID{}) {
+		if s.reached != nil {
+			s.reached(last)
+		}
+		switch {
+		case round && last == (uuid.UUID{}):
+			round = false
+		case last == (uuid.UUID{}), !round && s.from != (uuid.UUID{}) && bytes.Compare(last[:], s.from[:]) >= 0:
 			return report, nil
 		}
 		if s.rest != nil {

@@ -34,7 +34,8 @@ func periodicJobs() []*river.PeriodicJob {
 	}
 }
 
-// upkeepTimeout is for a database that is large or slow; each of these jobs' transactions is short, and the next run goes on. River takes
+// upkeepTimeout is for a database that is large or slow; each of these jobs' transactions is short, and the next run in this
+// process goes on where one was cut short. River takes
 // a job for alive for as long as its timeout, and lets no other of its kind in meanwhile: after a kill -9 there is no sweep until then.
 const upkeepTimeout = 90 * time.Second
 
@@ -69,7 +70,7 @@ type sweepWorker struct {
 // Timeout is River's bound on one run.
 func (*sweepWorker) Timeout(*river.Job[outbox.Sweep]) time.Duration { return upkeepTimeout }
 
-// Work sweeps once through everything.
+// Work sweeps once through everything, or as far as it comes within its bound; the next run goes on there.
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[outbox.Sweep]) error {
 	report, err := w.outbox.Sweep(ctx, w.charges)
 	w.metrics.swept.Add(float64(report.Enqueued))
