@@ -169,6 +169,24 @@ func TestI6PaymentsAway(t *testing.T) {
 	r.unburned()
 }
 
+// I6: a trial goes on at once after calls that say nothing of the provider. Each would hold it up for longer than a call can take, if their ends
+// were not told.
+func TestI6TrialGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	r.fail(sandbox.Fault{Path: "/v1/*", Kind: sandbox.DropBefore, Times: sandbox.Forever})
+	r.start()
+	r.createMany(4)
+	r.awaitOutage(outbox.Stripe, outbox.Down, 0)
+	r.sandbox.ClearFaults()
+	r.fail(onCreate(sandbox.Fault{Kind: sandbox.Status, Status: 409}, 2))
+	r.awaitAllPaid()
+	if n := len(r.posts()); n != 6 {
+		t.Errorf("%d calls for 4 charges, want 2 more", n)
+	}
+	r.unburned()
+}
+
 // I6: credentials that are refused at both providers are shown as such, and heal by themselves.
 func TestI6Misconfigured(t *testing.T) {
 	t.Parallel()
