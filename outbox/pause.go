@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,12 +13,23 @@ UPDATE provider
    SET paused_by = nullif($2, ''), paused_because = nullif($3, ''), paused_at = CASE WHEN $2 <> '' THEN clock_timestamp() END
  WHERE name = $1`
 
-// PauseProvider stops everything that calls a provider until somebody resumes it; its recovery from an outage does not. A second
-// pause replaces the words of the first.
+// PausedError says that somebody else has paused a provider already, whose reason a second pause would hide.
+type PausedError struct{ Health }
+
+func (e *PausedError) Error() string {
+	return fmt.Sprintf("%s is paused already, by %s since %s: %s", e.Provider, e.PausedBy, e.PausedAt.UTC().Format(time.RFC3339), e.PausedBecause)
+}
+
+// PauseProvider stops everything that calls a provider until somebody resumes it; its recovery from an outage does not. It is a [*PausedError] if
+// that was done before.
 func (o *Outbox) PauseProvider(ctx context.Context, p Provider, actor, because string) (h Health, err error) {
 	err = InTx(ctx, o.pool, "provider.operator_pause", func(tx pgx.Tx) error {
-		if _, err := lockProvider(ctx, tx, p); err != nil {
+		before, err := lockProvider(ctx, tx, p)
+		if err != nil {
 			return err
+		}
+		if before.PausedBy != "" {
+			return &PausedError{before.Health}
 		}
 		if _, err := tx.Exec(ctx, setPause, p, actor, because); err != nil {
 			return fmt.Errorf("pause %s: %w", p, err)

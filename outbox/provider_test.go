@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -255,6 +256,10 @@ func TestOperatorsPause(t *testing.T) {
 	}
 	pause()
 	f.wantPaused(t, "pause", "backlog charges")
+	already := (*outbox.PausedError)(nil)
+	if _, err := f.PauseProvider(t.Context(), outbox.Stripe, "operator:bob", "lunch"); !errors.As(err, &already) || already.PausedBecause != "wrong prices" {
+		t.Errorf("a second pause: %v", err)
+	}
 	f.exec(t, `UPDATE river_job SET scheduled_at = now() - interval '1 minute'`)
 	if n, err := f.MoveOverdue(t.Context()); err != nil || n != 0 {
 		t.Errorf("%d jobs were moved while paused, %v", n, err)

@@ -32,13 +32,15 @@ type health struct {
 	log      *slog.Logger
 	metrics  *Metrics
 
-	mu       sync.Mutex
-	failures int       // in a row
-	noted    time.Time // when a success was last written down
-	stopped  bool      // as last heard
-	trial    time.Time // when this process first heard of the trial that is on; zero: there is none
-	alone    time.Time // until when this process does not call although others do
-	refuted  bool      // its failing probe stopped all once, and others went on: until it works again it has no say
+	mu         sync.Mutex
+	failures   int       // in a row
+	noted      time.Time // when a success was last written down
+	stopped    bool      // as last heard
+	trial      time.Time // when this process first heard of the trial that is on; zero: there is none
+	alone      time.Time // until when this process does not call although others do
+	aloneWhy   string
+	aloneSince time.Time
+	refuted    bool // its failing probe stopped all once, and others went on: until it works again it has no say
 }
 
 // heard takes over what the row said.
@@ -118,20 +120,32 @@ func (h *health) failing() bool {
 }
 
 // standBack is for a process whose own calls are refused while others' are not.
-func (h *health) standBack(d time.Duration) {
+func (h *health) standBack(d time.Duration, why error) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.alone = time.Now().Add(d)
+	if now := time.Now(); now.After(h.alone) {
+		h.aloneSince = now
+	}
+	h.alone, h.aloneWhy = time.Now().Add(d), transport.Clean(why.Error())
+}
+
+// stoodBack says why and since when this process has stood back; nil: it has not.
+func (h *health) stoodBack() (since time.Time, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !time.Now().Before(h.alone) {
+		return time.Time{}, nil
+	}
+	return h.aloneSince, errors.New(h.aloneWhy)
 }
 
 // able tells whether this process has not stood back.
 func (h *health) able() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return !time.Now().Before(h.alone)
+	_, why := h.stoodBack()
+	return why == nil
 }
 
 // probed is for a read of our account: one that fails is sure evidence, but for a process whose network or key alone is broken.

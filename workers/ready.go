@@ -10,7 +10,7 @@ import (
 )
 
 // Status says why this worker cannot do its work now, nil: it can; and what else should be known of it. An outage of either provider is a
-// reason, and so is an account that this process alone cannot read; a trial is none, and neither is an operator's pause: those are notes, as are
+// reason, and so is one that this process alone cannot call; a trial is none, and neither is an operator's pause: those are notes, as are
 // who has paused what and why. Where the database cannot be asked that is the reason, and there are no notes.
 func (w *Workers) Status(ctx context.Context) (notes []string, err error) {
 	var why []error
@@ -37,6 +37,11 @@ func (w *Workers) unready(h outbox.Health) error {
 	if h.Provider == outbox.Stripe {
 		if _, since, err := w.probe.State(); err != nil {
 			return fmt.Errorf("stripe, as this worker alone sees it: %w (since %s)", err, stamp(since))
+		}
+	}
+	if h.Provider == outbox.SendGrid {
+		if since, why := w.mail.stoodBack(); why != nil {
+			return fmt.Errorf("sendgrid, as this worker alone sees it: %w (since %s)", why, stamp(since))
 		}
 	}
 	return nil

@@ -92,7 +92,7 @@ func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) (
 			return true
 		}
 		if w.health.failing() {
-			w.health.standBack(mailDownWait)
+			w.health.standBack(mailDownWait, err)
 		}
 	case e.HTTPStatus == http.StatusTooManyRequests:
 		w.pace.Hold(max(e.RetryAfter, mailBusyWait))
@@ -100,7 +100,7 @@ func (w *receiptWorker) judge(ctx context.Context, began time.Time, err error) (
 		if w.health.failed(ctx, began, outbox.Misconfigured, err, true) {
 			return true
 		}
-		w.health.standBack(mailBrokeWait)
+		w.health.standBack(mailBrokeWait, err)
 	case e.HTTPStatus >= 500:
 		if w.health.failed(ctx, began, outbox.Down, err, false) {
 			return true

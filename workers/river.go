@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -96,3 +97,26 @@ func (h levelFloor) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h levelFloor) WithGroup(name string) slog.Handler {
 	return levelFloor{h.Handler.WithGroup(name), h.floor}
 }
+
+// seldomEvery is how often River may say the same: while the database is away each of its parts would, several times a second.
+const seldomEvery = 10 * time.Second
+
+// seldom lets the same message through once in a while.
+type seldom struct {
+	slog.Handler
+	said *sync.Map // when, by message
+}
+
+func (h seldom) Handle(ctx context.Context, r slog.Record) error {
+	if last, ok := h.said.Load(r.Message); ok && r.Time.Sub(last.(time.Time)) < seldomEvery {
+		return nil
+	}
+	h.said.Store(r.Message, r.Time)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h seldom) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return seldom{h.Handler.WithAttrs(attrs), h.said}
+}
+
+func (h seldom) WithGroup(name string) slog.Handler { return seldom{h.Handler.WithGroup(name), h.said} }

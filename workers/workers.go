@@ -64,6 +64,8 @@ type Workers struct {
 	queues   []*retreatable
 	stopping chan struct{} // closed by Stop: no job waits for a call any more
 
+	mail *health // SendGrid's, as this process sees it
+
 	stopProbe, stopRetreat context.CancelFunc
 	probeDone, retreatDone chan struct{}
 }
@@ -139,7 +141,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 		return newSharedPace(&leases{outbox: c.Outbox, provider: h.provider, configured: perSecond, health: h, log: c.Log, stopping: w.stopping})
 	}
 	stripeHealth, mailHealth := judge(outbox.Stripe), judge(outbox.SendGrid)
-	w.probe.health = stripeHealth
+	w.probe.health, w.mail = stripeHealth, mailHealth
 	sender := &chargeWorker{charges: c.Charges, gateway: c.Stripe, probe: w.probe,
 		pace: pace(stripeHealth, c.StripeRate), log: c.Log, metrics: metrics, health: stripeHealth}
 	river.AddWorker(jobs, sender)
@@ -170,7 +172,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
 		ReindexerSchedule: river.NeverSchedule(),
 		ErrorHandler:      errorHandler{c.Log},
-		Logger:            slog.New(levelFloor{c.Log.Handler(), slog.LevelWarn}),
+		Logger:            slog.New(seldom{levelFloor{c.Log.Handler(), slog.LevelWarn}, new(sync.Map)}),
 	})
 }
 
