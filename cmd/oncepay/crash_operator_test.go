@@ -26,7 +26,7 @@ func tellOutage(c *crash) {
 		}
 		return errWaits
 	})
-	if name, _, _ := cutLast(c.point.at); name == "provider.resume" {
+	if name, _, _ := cutLast(c.point.at); name == "provider.resume" || name == "provider.trial_call_ended" {
 		c.box.clearFaults()
 	}
 	c.awaitDeath(victim)

@@ -127,6 +127,7 @@ func (c *crash) aMinutePasses() {
 		`UPDATE attempt SET sent_at = sent_at - interval '61 s', stripe_sent_at = stripe_sent_at - interval '61 s' WHERE outcome IS NULL`,
 		`UPDATE receipt SET claimed_at = claimed_at - interval '61 s' WHERE status = 'sending'`,
 		`UPDATE reading SET held_until = held_until - interval '61 s' WHERE holder IS NOT NULL`,
+		`UPDATE provider SET trial_call_at = trial_call_at - interval '76 s' WHERE trial_call_at IS NOT NULL`,
 		`DELETE FROM river_leader`,
 	} {
 		if _, err := c.pool.Exec(c.t.Context(), sql); err != nil {

@@ -53,7 +53,7 @@ var crashStories = []crashStory{
 	{"an event waits", both("webhook.pending"), tellPending, nil},
 	{"an event is retried by hand", both("webhook.retry"), tellRetry, nil},
 	{"upkeep", both("keys.expire", "outbox.sweep", "webhook.remove", "reading.remove", "provider.read", "provider.reconcile", "backlog.move"), tellUpkeep, []string{"outbox.sweep after"}},
-	{"Stripe is away", both("provider.pause", "provider.trial_failed", "provider.resume"), tellOutage, []string{"provider.pause after"}},
+	{"Stripe is away", both("provider.pause", "provider.trial_failed", "provider.resume", "provider.trial_call_ended"), tellOutage, []string{"provider.pause after"}},
 	{"Stripe says that we are too fast", both("provider.slow"), tellSlow, nil},
 	{"an operator pauses", both("provider.operator_pause", "provider.operator_resume"), tellPause, nil},
 	{"an operator declares a restored database", both("restoration.declare"), tellRestored, nil},
