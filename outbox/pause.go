@@ -21,14 +21,18 @@ func (e *PausedError) Error() string {
 }
 
 // PauseProvider stops everything that calls a provider until somebody resumes it; its recovery from an outage does not. It is a [*PausedError] if
-// that was done before.
+// that was done before, in other words.
 func (o *Outbox) PauseProvider(ctx context.Context, p Provider, actor, because string) (h Health, err error) {
 	err = InTx(ctx, o.pool, "provider.operator_pause", func(tx pgx.Tx) error {
 		before, err := lockProvider(ctx, tx, p)
 		if err != nil {
 			return err
 		}
-		if before.PausedBy != "" {
+		switch {
+		case before.PausedBy == actor && before.PausedBecause == because:
+			h = before.Health // said again, as by somebody whose command was killed
+			return nil
+		case before.PausedBy != "":
 			return &PausedError{before.Health}
 		}
 		if _, err := tx.Exec(ctx, setPause, p, actor, because); err != nil {

@@ -256,6 +256,10 @@ func TestOperatorsPause(t *testing.T) {
 	}
 	pause()
 	f.wantPaused(t, "pause", "backlog charges")
+	pause() // again, in the same words
+	if n := f.count(t, `SELECT count(*) FROM operator_action WHERE action = 'provider.pause'`); n != 1 {
+		t.Errorf("one pause is on record %d times", n)
+	}
 	already := (*outbox.PausedError)(nil)
 	if _, err := f.PauseProvider(t.Context(), outbox.Stripe, "operator:bob", "lunch"); !errors.As(err, &already) || already.PausedBecause != "wrong prices" {
 		t.Errorf("a second pause: %v", err)
