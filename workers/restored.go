@@ -28,8 +28,8 @@ func confirmIdentity(ctx context.Context, service *charges.Service, log *slog.Lo
 	return err
 }
 
-// confirmEvery is how often it is noted where the database is: the more often, the shorter is the absence of a server that says nothing, and the less
-// can have been lost by one that says something.
+// confirmEvery is how often it is noted where the database is. A server that is started long after the last note may run on an older copy of its files;
+// the closer the notes, the shorter is what counts as long.
 const confirmEvery = time.Second
 
 // keepConfirming notes it until ctx ends. While the database is away there is nothing to note, and whoever relies on it asks by itself.
