@@ -1,0 +1,178 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// ErrBusy says that too much waits for the database already, or has waited for too long. Nothing was written.
+var ErrBusy = errors.New("too much waits for the database")
+
+// Together lets work that waits share a transaction: what arrives while one is under way goes into the next one, all of it together. A single
+// piece of work is a batch of one, and waits for nobody. Safe for concurrent use.
+//
+// One member never fails the others. A run that fails is taken apart: each half is run again, and so on, until those that cannot work are alone with
+// their error. That is done beside the runs of whatever comes next, which do not wait for it.
+type Together[T any] struct {
+	run    func(ctx context.Context, members []T) error
+	bounds TogetherBounds
+	aside  chan struct{} // places for what is run again
+
+	mu      sync.Mutex
+	running int // of the ordinary runs
+	waiting []*seat[T]
+}
+
+// TogetherBounds say how much is done at once.
+type TogetherBounds struct {
+	Runs    int           // at a time; 0: 1
+	Members int           // of one run; 0: 256. With 1, nothing is shared
+	Waiting int           // beyond which [ErrBusy] is returned at once; 0: 4096
+	Wait    time.Duration // for how long a member may wait for its run to begin, after which it is [ErrBusy]; 0: 10 s
+	Observe func(members int, took time.Duration)
+}
+
+// rerunMost is how many runs are taken apart at a time, and so how many connections that may keep.
+const rerunMost = 4
+
+// NewTogether returns what shares run, which does the work of all members in one transaction: an error of it says that nothing is left of any, or
+// that nobody knows ([ErrInDoubt]). What came of each member is written into the member, which therefore is a pointer. Its context has no end:
+// whoever gave one of the members may have gone.
+func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members []T) error) *Together[T] {
+	if b.Runs == 0 {
+		b.Runs = 1
+	}
+	if b.Members == 0 {
+		b.Members = 256
+	}
+	if b.Waiting == 0 {
+		b.Waiting = 4096
+	}
+	if b.Wait == 0 {
+		b.Wait = 10 * time.Second
+	}
+	if b.Observe == nil {
+		b.Observe = func(int, time.Duration) {}
+	}
+	return &Together[T]{run: run, bounds: b, aside: make(chan struct{}, rerunMost)}
+}
+
+// seat is a member's place.
+type seat[T any] struct {
+	member T
+	since  time.Time
+	turn   chan turn[T]
+}
+
+// turn says that the work was done, with err; or, unless batch is empty, that whoever has the seat is to do that of the batch, of which it is one.
+type turn[T any] struct {
+	batch []*seat[T]
+	aside bool // it has failed before
+	err   error
+}
+
+// Do has the member's work done, together with that of others. It returns when it is done, whatever becomes of ctx, which only
+// lends its values: those that come with the member which leads a run are the run's.
+func (t *Together[T]) Do(ctx context.Context, member T) error {
+	s := &seat[T]{member: member, since: time.Now(), turn: make(chan turn[T], 1)}
+	if err := t.sit(s); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	for {
+		switch mine := <-s.turn; {
+		case len(mine.batch) == 0:
+			return mine.err
+		case mine.aside:
+			t.again(ctx, mine.batch)
+		default:
+			t.lead(ctx, mine.batch)
+		}
+	}
+}
+
+// sit takes a place among those that wait, and begins a run where there is room for one.
+func (t *Together[T]) sit(s *seat[T]) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) >= t.bounds.Waiting {
+		return ErrBusy
+	}
+	t.waiting = append(t.waiting, s)
+	if t.running < t.bounds.Runs {
+		t.running++
+		t.next()
+	}
+	return nil
+}
+
+// next hands a place of the ordinary runs to the first of those that wait, with as many others as may come along, or gives it up. The caller holds mu.
+func (t *Together[T]) next() {
+	for len(t.waiting) > 0 {
+		n := min(len(t.waiting), t.bounds.Members)
+		var batch []*seat[T]
+		for _, s := range t.waiting[:n] {
+			if time.Since(s.since) > t.bounds.Wait {
+				s.turn <- turn[T]{err: fmt.Errorf("waited for %s: %w", time.Since(s.since).Round(time.Millisecond), ErrBusy)}
+				continue
+			}
+			batch = append(batch, s)
+		}
+		t.waiting = append([]*seat[T](nil), t.waiting[n:]...) // not a part of the longest queue that there ever was
+		if len(batch) > 0 {
+			batch[0].turn <- turn[T]{batch: batch}
+			return
+		}
+	}
+	t.running--
+}
+
+// lead runs a batch, and lets the next one begin when that has ended.
+func (t *Together[T]) lead(ctx context.Context, batch []*seat[T]) {
+	err := t.once(ctx, batch)
+	t.mu.Lock()
+	t.next()
+	t.mu.Unlock()
+	t.end(ctx, batch, err)
+}
+
+// end tells the members of a run that it has ended, or has it taken apart.
+func (t *Together[T]) end(ctx context.Context, batch []*seat[T], err error) {
+	if err == nil || len(batch) == 1 || Unavailable(err) {
+		for _, s := range batch {
+			s.turn <- turn[T]{err: err}
+		}
+		return
+	}
+	for _, half := range [][]*seat[T]{batch[:len(batch)/2], batch[len(batch)/2:]} {
+		half[0].turn <- turn[T]{batch: half, aside: true}
+	}
+}
+
+// again runs a part of a run that has failed.
+func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
+	t.aside <- struct{}{}
+	err := t.once(ctx, batch)
+	<-t.aside
+	t.end(ctx, batch, err)
+}
+
+// once does the work of a batch. A panic is an error of it, so that nobody waits for ever.
+func (t *Together[T]) once(ctx context.Context, batch []*seat[T]) (err error) {
+	began := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+		t.bounds.Observe(len(batch), time.Since(began))
+	}()
+	members := make([]T, len(batch))
+	for i, s := range batch {
+		members[i] = s.member
+	}
+	return t.run(ctx, members)
+}
