@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,69 +38,61 @@ type Answer struct {
 // createRounds bounds how often a create looks again when a conflicting charge vanished before it could be read.
 const createRounds = 3
 
-// Create accepts charges, all in one transaction, and answers each. A key that was used before gets its stored answer,
-// or a *[KeyReusedError] if the request differs. Charges that cannot share a transaction (one waits for a key
-// that is in flight) are tried one by one. The caller's context does not undo the commit.
-func (s *Service) Create(ctx context.Context, creates []CreateCharge) []Answer {
+// Create accepts a charge, in one transaction with all that are asked for meanwhile, and answers it. A key that was used before gets its
+// stored answer, or a *[KeyReusedError] if the request differs. The caller's context does not undo the commit.
+func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-
-	claims := make([]*claim, len(creates))
-	for i, c := range creates {
-		claims[i] = newClaim(c)
+	c := newClaim(create)
+	first, leave := s.inFlight.enter(c.Key)
+	if first != nil {
+		if err := first.wait(ctx); errors.Is(err, ErrKeyInUse) {
+			return Answer{Err: err}
+		}
+	} else {
+		defer func() { leave(c.answer.Err) }()
 	}
-	open := slices.Clone(claims)
-	for range createRounds {
-		open = s.createRound(ctx, open)
-		if len(open) == 0 {
-			break
+	if c.late {
+		if err := s.awaitTwin(ctx, c); err != nil {
+			c.answer = Answer{Err: asKeyInUse(err)}
+			return c.answer
 		}
 	}
-	for _, c := range open {
-		c.answer = Answer{Err: ErrKeyInUse}
+	for range createRounds {
+		if err := s.creates.Do(ctx, c); err != nil {
+			c.answer = Answer{Err: asKeyInUse(err)}
+			return c.answer
+		}
+		if !c.again {
+			return c.answer
+		}
 	}
-	answers := make([]Answer, len(claims))
-	for i, c := range claims {
-		answers[i] = c.answer
-	}
-	return answers
+	c.answer = Answer{Err: ErrKeyInUse}
+	return c.answer
 }
 
-// createRound accepts what is new, answers what is known, and returns what must be tried again.
-func (s *Service) createRound(ctx context.Context, claims []*claim) (again []*claim) {
-	var fresh []*claim
+// createTogether accepts what is new, answers what is known, and marks what must be tried again.
+func (s *Service) createTogether(ctx context.Context, claims []*claim) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	var fresh, taken []*claim
 	for _, c := range claims {
+		c.again, c.answer = false, Answer{}
 		if c.err == nil {
 			fresh = append(fresh, c)
+		} else {
+			taken = append(taken, c)
 		}
 	}
-	taken, err := s.accept(ctx, fresh)
-	switch {
-	case err == nil:
-	case len(fresh) > 1:
-		for _, c := range fresh {
-			again = append(again, s.createRound(ctx, []*claim{c})...)
-		}
-		taken = nil
-	case errors.Is(err, outbox.ErrInDoubt): // asking again by key tells
-		taken = fresh
-	default:
-		fresh[0].answer = Answer{Err: asKeyInUse(err)}
-		taken = nil
+	others, err := s.accept(ctx, fresh)
+	if errors.Is(err, outbox.ErrInDoubt) { // asking by key tells
+		others, err = fresh, nil
 	}
-	for _, c := range claims {
-		switch {
-		case c.err == nil:
-			continue
-		case c.late:
-			if err := s.awaitTwin(ctx, c); err != nil {
-				c.answer = Answer{Err: asKeyInUse(err)}
-				continue
-			}
-		}
-		taken = append(taken, c)
+	if err != nil {
+		return err
 	}
-	return append(again, s.answerTaken(ctx, taken)...)
+	s.answerTaken(ctx, append(taken, others...))
+	return nil
 }
 
 // awaitTwin waits until nobody else is accepting a charge under the claim's key. A request that was in time may be in
@@ -126,6 +117,11 @@ func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, 
 		return nil, nil
 	}
 	err = outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
+		if len(claims) > 1 {
+			if err := outbox.HurryLocks(ctx, tx); err != nil {
+				return err
+			}
+		}
 		var accepted []*claim
 		accepted, taken, err = insertCharges(ctx, tx, claims)
 		if err != nil || len(accepted) == 0 {
@@ -146,10 +142,10 @@ func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, 
 	return taken, err
 }
 
-// answerTaken answers claims whose key, or whose reference, already belongs to a charge. What it cannot find is returned.
-func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*claim) {
+// answerTaken answers claims whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
+func (s *Service) answerTaken(ctx context.Context, claims []*claim) {
 	if len(claims) == 0 {
-		return nil
+		return
 	}
 	known, err := findKeys(ctx, s.reads, claims)
 	for _, c := range claims {
@@ -162,12 +158,12 @@ func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*cl
 		case c.err != nil:
 			c.answer = Answer{Err: c.err}
 		case c.Request.Reference == "":
-			again = append(again, c)
+			c.again = true
 		default:
 			other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
 			switch {
 			case errors.Is(err, ErrNotFound):
-				again = append(again, c)
+				c.again = true
 			case err != nil:
 				c.answer = Answer{Err: err}
 			default:
@@ -175,7 +171,6 @@ func (s *Service) answerTaken(ctx context.Context, claims []*claim) (again []*cl
 			}
 		}
 	}
-	return again
 }
 
 // answerKnown answers a claim whose key was used before.
@@ -212,6 +207,7 @@ type claim struct {
 	charge      Charge
 	err         error // why it may not become a new charge; a key that was used before is answered all the same
 	late        bool  // err is that its time is over
+	again       bool  // what it has met was gone before it could be read
 	answer      Answer
 }
 

@@ -2,6 +2,7 @@ package charges
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ type Service struct {
 	receipts ReceiptPolicy
 	watch    *watch
 	blind    atomic.Bool // the server does not tell which one it is
+	inFlight inFlight
+
+	creates *outbox.Together[*claim]
+	tokens  *outbox.Together[*asked]
 }
 
 // Options are the service's settings.
@@ -28,6 +33,24 @@ type Options struct {
 	KeyTTL   time.Duration // how long the answer to a POST is stored under its key; 0: 24 h
 	Policy   Policy        // zero: DefaultPolicy
 	Receipts ReceiptPolicy // zero: what is unknown is held until evidence or a person settles it
+
+	// Apart gives each write a transaction of its own, as a measure of what sharing them saves.
+	Apart bool
+
+	// Observe is told of each transaction that may have been shared, by its name, with how many members it had.
+	Observe func(transaction string, members int, took time.Duration)
+}
+
+// together returns the bounds of what shares a transaction of that name. runs of them are under way at a time.
+func (o Options) together(transaction string, runs int) outbox.TogetherBounds {
+	b := outbox.TogetherBounds{Runs: runs}
+	if o.Apart {
+		b.Runs, b.Members = math.MaxInt, 1
+	}
+	if o.Observe != nil {
+		b.Observe = func(members int, took time.Duration) { o.Observe(transaction, members, took) }
+	}
+	return b
 }
 
 // New returns a service that stores everything through pool.
@@ -40,6 +63,8 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	}
 	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
 	s.watch = newWatch(s.settled)
+	s.creates = outbox.NewTogether(o.together("charge.accept", 2), s.createTogether)
+	s.tokens = outbox.NewTogether(o.together("token.find", 2), s.findTokens)
 	return s
 }
 

@@ -51,7 +51,7 @@ func request(change ...func(*Request)) Request {
 
 func (f *fixture) create(t *testing.T, r Request) uuid.UUID {
 	t.Helper()
-	a := f.Create(t.Context(), []CreateCharge{{Caller: "shop", Key: uuid.New(), Request: r}})[0]
+	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: r})
 	if a.Err != nil {
 		t.Fatal(a.Err)
 	}
@@ -127,19 +127,36 @@ func declined(payment string) Result {
 
 var paid = answered("succeeded", "pi_1")
 
+// createAll accepts charges in one batch, as if they had waited together.
+func (f *fixture) createAll(t *testing.T, creates []CreateCharge) []Answer {
+	t.Helper()
+	claims := make([]*claim, len(creates))
+	for i, c := range creates {
+		claims[i] = newClaim(c)
+	}
+	if err := f.createTogether(t.Context(), claims); err != nil {
+		t.Fatal(err)
+	}
+	answers := make([]Answer, len(claims))
+	for i, c := range claims {
+		answers[i] = c.answer
+	}
+	return answers
+}
+
 // I1: a batch commits everything that each of its charges needs, and answers each for itself.
 func TestCreateBatch(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	known := CreateCharge{Caller: "shop", Key: uuid.New(), Request: request()}
-	first := f.Create(t.Context(), []CreateCharge{known})[0]
+	first := f.Create(t.Context(), known)
 	if first.Err != nil {
 		t.Fatal(first.Err)
 	}
 	referenced := f.create(t, request(func(r *Request) { r.Reference = "order-1" }))
 	past := time.Now().Add(-time.Minute)
 	twin := CreateCharge{Caller: "shop", Key: uuid.New(), Request: request()}
-	answers := f.Create(t.Context(), []CreateCharge{
+	answers := f.createAll(t, []CreateCharge{
 		{Caller: "shop", Key: uuid.New(), Request: request()},
 		known,
 		{Caller: "shop", Key: known.Key, Request: request(func(r *Request) { r.Amount = 1 })},
@@ -203,7 +220,7 @@ func TestCreateLateRetryOfOneInFlight(t *testing.T) {
 		t.Fatal(err)
 	}
 	answered := make(chan Answer, 1)
-	go func() { answered <- f.Create(t.Context(), []CreateCharge{late})[0] }()
+	go func() { answered <- f.Create(t.Context(), late) }()
 	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) && f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 0 {
 		time.Sleep(5 * time.Millisecond) // the pace of the poll
@@ -216,7 +233,7 @@ func TestCreateLateRetryOfOneInFlight(t *testing.T) {
 	}
 	var invalid *InvalidError
 	late.Key = uuid.New()
-	if a := f.Create(t.Context(), []CreateCharge{late})[0]; !errors.As(a.Err, &invalid) || f.count(t, `SELECT count(*) FROM charge`) != 1 {
+	if a := f.Create(t.Context(), late); !errors.As(a.Err, &invalid) || f.count(t, `SELECT count(*) FROM charge`) != 1 {
 		t.Errorf("a late request of its own: %+v", a)
 	}
 }
@@ -226,17 +243,17 @@ func TestCreateAfterExpiry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{KeyTTL: time.Hour})
 	c := CreateCharge{Caller: "shop", Key: uuid.New(), Request: request()}
-	first := f.Create(t.Context(), []CreateCharge{c})[0]
+	first := f.Create(t.Context(), c)
 	f.settle(t, f.begin(t, first.ChargeID, Send), paid)
 
 	if _, err := f.pool.Exec(t.Context(), `UPDATE idempotency_key SET expires_at = now()`); err != nil {
 		t.Fatal(err)
 	}
-	expired := f.Create(t.Context(), []CreateCharge{c})[0] // expired, not yet removed
+	expired := f.Create(t.Context(), c) // expired, not yet removed
 	if n, err := f.ExpireKeys(t.Context()); err != nil || n != 1 {
 		t.Fatalf("expire: %d, %v", n, err)
 	}
-	removed := f.Create(t.Context(), []CreateCharge{c})[0]
+	removed := f.Create(t.Context(), c)
 	for _, a := range []Answer{expired, removed} {
 		if a.Err != nil || a.Status != http.StatusOK || a.ChargeID != first.ChargeID || !a.Expires.IsZero() || !a.Replayed {
 			t.Errorf("after expiry: %+v", a)
@@ -244,7 +261,7 @@ func TestCreateAfterExpiry(t *testing.T) {
 	}
 	c.Request.Amount++
 	var reused *KeyReusedError
-	if a := f.Create(t.Context(), []CreateCharge{c})[0]; !errors.As(a.Err, &reused) {
+	if a := f.Create(t.Context(), c); !errors.As(a.Err, &reused) {
 		t.Errorf("another request after expiry: %+v", a)
 	}
 	if n := f.count(t, `SELECT count(*) FROM charge`); n != 1 {
@@ -281,12 +298,12 @@ func TestReferenceFreedByFailure(t *testing.T) {
 	f.settle(t, f.begin(t, f.create(t, order), Send), Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: NewPaymentMethod}}})
 	second := f.create(t, order)
 	f.settle(t, f.begin(t, second, Send), paid)
-	a := f.Create(t.Context(), []CreateCharge{{Caller: "shop", Key: uuid.New(), Request: order}})[0]
+	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: order})
 	var inUse *ReferenceInUseError
 	if !errors.As(a.Err, &inUse) || inUse.Charge.Status != Succeeded {
 		t.Errorf("a paid order was accepted again: %+v", a)
 	}
-	if a := f.Create(t.Context(), []CreateCharge{{Caller: "rival", Key: uuid.New(), Request: order}})[0]; a.Err != nil {
+	if a := f.Create(t.Context(), CreateCharge{Caller: "rival", Key: uuid.New(), Request: order}); a.Err != nil {
 		t.Errorf("another caller's reference is its own: %v", a.Err)
 	}
 }

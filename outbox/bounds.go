@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -21,6 +22,18 @@ const beginSQL = `BEGIN ISOLATION LEVEL READ COMMITTED;
 SET LOCAL statement_timeout = '` + statementTimeout + `';
 SET LOCAL lock_timeout = '` + lockTimeout + `';
 SET LOCAL idle_in_transaction_session_timeout = '` + idleTimeout + `'`
+
+// hurriedLocks is how long a shared transaction waits for a lock: all its members wait with it. A commit that has been begun takes some
+// milliseconds; what is held for longer is waited for apart from the others.
+const hurriedLocks = 100 * time.Millisecond
+
+// HurryLocks lets the rest of a transaction that many share wait for others' locks only shortly. What is not to be had is PostgreSQL's 55P03.
+func HurryLocks(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", hurriedLocks.Milliseconds())); err != nil {
+		return fmt.Errorf("bound the wait for locks: %w", err)
+	}
+	return nil
+}
 
 // boundReadSQL bounds the statement after it in the same implicit transaction.
 const boundReadSQL = `SELECT set_config('statement_timeout', '` + statementTimeout + `', true)`

@@ -34,12 +34,9 @@ func newFixture(t *testing.T) fixture {
 
 func (f fixture) create(t *testing.T, n int) (ids []uuid.UUID) {
 	t.Helper()
-	creates := make([]charges.CreateCharge, n)
-	for i := range creates {
-		creates[i] = charges.CreateCharge{Caller: "shop", Key: uuid.New(),
-			Request: charges.Request{Amount: 500, Currency: "jpy", PaymentMethod: "pm_card_visa", CaptureMethod: "automatic", ReceiptEmail: "buyer@example.com"}}
-	}
-	for _, a := range f.src.Create(t.Context(), creates) {
+	for range n {
+		a := f.src.Create(t.Context(), charges.CreateCharge{Caller: "shop", Key: uuid.New(),
+			Request: charges.Request{Amount: 500, Currency: "jpy", PaymentMethod: "pm_card_visa", CaptureMethod: "automatic", ReceiptEmail: "buyer@example.com"}})
 		if a.Err != nil {
 			t.Fatal(a.Err)
 		}

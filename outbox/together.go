@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -32,7 +33,7 @@ type TogetherBounds struct {
 	Runs    int           // at a time; 0: 1
 	Members int           // of one run; 0: 256. With 1, nothing is shared
 	Waiting int           // beyond which [ErrBusy] is returned at once; 0: 4096
-	Wait    time.Duration // for how long a member may wait for its run to begin, after which it is [ErrBusy]; 0: 10 s
+	Wait    time.Duration // for how long a member may wait for a run to begin, after which it is [ErrBusy]; 0: 5 s
 	Observe func(members int, took time.Duration)
 }
 
@@ -53,7 +54,7 @@ func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members 
 		b.Waiting = 4096
 	}
 	if b.Wait == 0 {
-		b.Wait = 10 * time.Second
+		b.Wait = 5 * time.Second
 	}
 	if b.Observe == nil {
 		b.Observe = func(int, time.Duration) {}
@@ -116,11 +117,9 @@ func (t *Together[T]) next() {
 		n := min(len(t.waiting), t.bounds.Members)
 		var batch []*seat[T]
 		for _, s := range t.waiting[:n] {
-			if time.Since(s.since) > t.bounds.Wait {
-				s.turn <- turn[T]{err: fmt.Errorf("waited for %s: %w", time.Since(s.since).Round(time.Millisecond), ErrBusy)}
-				continue
+			if !t.tooLate(s) {
+				batch = append(batch, s)
 			}
-			batch = append(batch, s)
 		}
 		t.waiting = append([]*seat[T](nil), t.waiting[n:]...) // not a part of the longest queue that there ever was
 		if len(batch) > 0 {
@@ -129,6 +128,16 @@ func (t *Together[T]) next() {
 		}
 	}
 	t.running--
+}
+
+// tooLate refuses a member that has waited for too long.
+func (t *Together[T]) tooLate(s *seat[T]) bool {
+	waited := time.Since(s.since)
+	if waited <= t.bounds.Wait {
+		return false
+	}
+	s.turn <- turn[T]{err: fmt.Errorf("waited for %s: %w", waited.Round(time.Millisecond), ErrBusy)}
+	return true
 }
 
 // lead runs a batch, and lets the next one begin when that has ended.
@@ -142,7 +151,7 @@ func (t *Together[T]) lead(ctx context.Context, batch []*seat[T]) {
 
 // end tells the members of a run that it has ended, or has it taken apart.
 func (t *Together[T]) end(ctx context.Context, batch []*seat[T], err error) {
-	if err == nil || len(batch) == 1 || Unavailable(err) {
+	if err == nil || len(batch) <= 1 || Unavailable(err) {
 		for _, s := range batch {
 			s.turn <- turn[T]{err: err}
 		}
@@ -156,7 +165,11 @@ func (t *Together[T]) end(ctx context.Context, batch []*seat[T], err error) {
 // again runs a part of a run that has failed.
 func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
 	t.aside <- struct{}{}
-	err := t.once(ctx, batch)
+	batch = slices.DeleteFunc(batch, t.tooLate)
+	var err error
+	if len(batch) > 0 {
+		err = t.once(ctx, batch)
+	}
 	<-t.aside
 	t.end(ctx, batch, err)
 }

@@ -191,7 +191,7 @@ func (w *world) repost(i int, same bool) {
 	if !same {
 		c.Request.Amount++
 	}
-	a := w.charges.Create(context.Background(), []charges.CreateCharge{c})[0]
+	a := w.charges.Create(context.Background(), c)
 	switch _, reused := a.Err.(*charges.KeyReusedError); {
 	case !same && !reused:
 		w.t.Fatalf("I4: another request under the key of charge %d was answered %d, %v", i, a.Status, a.Err)

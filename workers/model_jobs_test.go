@@ -190,7 +190,7 @@ func (w *world) post(method, receiptTo string) int {
 	request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: method, CaptureMethod: charges.CaptureAutomatic,
 		ReceiptEmail: receiptTo, ReturnURL: "https://shop.example/back"}
 	c := charges.CreateCharge{Caller: "shop", Key: uuid.New(), Request: request}
-	a := w.charges.Create(context.Background(), []charges.CreateCharge{c})[0]
+	a := w.charges.Create(context.Background(), c)
 	if a.Err != nil {
 		w.t.Fatal(a.Err)
 	}

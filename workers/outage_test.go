@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,23 +37,27 @@ func (r *rig) awaitOutage(p outbox.Provider, kind outbox.Outage, trials int) {
 	})
 }
 
-// createMany makes n charges in one transaction.
+// createMany makes n charges, in few transactions.
 func (r *rig) createMany(n int, change ...func(*charges.Request)) []uuid.UUID {
 	r.t.Helper()
-	creates := make([]charges.CreateCharge, n)
-	for i := range creates {
-		request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: "pm_card_visa", CaptureMethod: charges.CaptureAutomatic}
-		for _, c := range change {
-			c(&request)
-		}
-		creates[i] = charges.CreateCharge{Caller: "shop", Key: uuid.New(), Request: request}
+	request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: "pm_card_visa", CaptureMethod: charges.CaptureAutomatic}
+	for _, c := range change {
+		c(&request)
 	}
 	ids := make([]uuid.UUID, n)
-	for i, a := range r.charges.Create(r.t.Context(), creates) {
-		if a.Err != nil {
-			r.t.Fatal(a.Err)
-		}
-		ids[i] = a.ChargeID
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			a := r.charges.Create(r.t.Context(), charges.CreateCharge{Caller: "shop", Key: uuid.New(), Request: request})
+			if a.Err != nil {
+				r.t.Error(a.Err)
+			}
+			ids[i] = a.ChargeID
+		})
+	}
+	all.Wait()
+	if r.t.Failed() {
+		r.t.FailNow()
 	}
 	return ids
 }

@@ -148,7 +148,7 @@ func (r *rig) createAs(key uuid.UUID, change ...func(*charges.Request)) uuid.UUI
 	for _, c := range change {
 		c(&request)
 	}
-	a := r.charges.Create(r.t.Context(), []charges.CreateCharge{{Caller: "shop", Key: key, Request: request}})[0]
+	a := r.charges.Create(r.t.Context(), charges.CreateCharge{Caller: "shop", Key: key, Request: request})
 	if a.Err != nil {
 		r.t.Fatal(a.Err)
 	}

@@ -36,7 +36,7 @@ func (a *API) create(w http.ResponseWriter, c *call) (outcome string, err error)
 	if err != nil {
 		return "", err
 	}
-	answer := a.charges.Create(c.Context(), []charges.CreateCharge{{Caller: c.token.Name, Key: key, Request: request}})[0]
+	answer := a.charges.Create(c.Context(), charges.CreateCharge{Caller: c.token.Name, Key: key, Request: request})
 	if answer.Err != nil {
 		return "", answer.Err
 	}

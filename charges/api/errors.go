@@ -77,6 +77,8 @@ func problemOf(err error) problem {
 		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
 		return newProblem(codeNotFound, "There is no such thing, or it is another caller's.")
+	case errors.Is(err, outbox.ErrBusy):
+		return errOverloaded
 	case outbox.Unavailable(err), errors.Is(err, context.Canceled): // the latter for a client that has gone
 		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again with the same key: it has one effect at most.").
 			withRetryAfter(retryDatabase)

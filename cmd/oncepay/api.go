@@ -18,6 +18,7 @@ type apiCommand struct {
 	database `embed:""`
 	Listen   hostPort      `env:"ONCEPAY_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
 	KeyTTL   time.Duration `name:"key-ttl" env:"ONCEPAY_KEY_TTL" default:"24h" help:"How long an answer is stored under its idempotency key."`
+	Shared   bool          `name:"shared-commits" env:"ONCEPAY_SHARED_COMMITS" default:"true" negatable:"" help:"Let requests that wait share a commit. Without it each has one of its own, which is slower: it is there to measure by."`
 
 	StripeSecrets  []string      `name:"stripe-webhook-secrets" env:"STRIPE_WEBHOOK_SECRETS" placeholder:"whsec_...,..." help:"Secrets of the webhook endpoint at Stripe; any of them is good. Without one, Stripe's events are refused."`
 	SendGridKeys   []string      `name:"sendgrid-webhook-keys" env:"SENDGRID_WEBHOOK_KEYS" placeholder:"KEY,..." help:"Verification keys of the event webhook at SendGrid; any of them is good. Without one, SendGrid's events are refused."`
@@ -64,7 +65,7 @@ func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	defer listener.Close()
-	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL})
+	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared})
 	if err != nil {
 		return err
 	}
