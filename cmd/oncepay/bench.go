@@ -49,3 +49,15 @@ func (c *benchCommand) Run(ctx context.Context) error {
 	defer cancel()
 	return bench.Run(ctx, c.options())
 }
+
+// benchNoopCommand is a process that bench compares the worker with.
+type benchNoopCommand struct {
+	DatabaseURL string `env:"DATABASE_URL" required:"" placeholder:"URL" help:"Of bench's own database."`
+	Conns       int    `name:"database-conns" default:"20" help:"Most database connections."`
+	Concurrency int    `default:"200" help:"Jobs worked at once."`
+}
+
+// Run works no-op jobs until it is told to stop.
+func (c *benchNoopCommand) Run(ctx context.Context) error {
+	return bench.WorkNoops(ctx, c.DatabaseURL, c.Conns, c.Concurrency)
+}

@@ -73,7 +73,6 @@ func (b *bench) accept(ctx context.Context) error {
 		if v.api == nil {
 			continue
 		}
-		b.report.Peaks[fmt.Sprintf("api, accept, %s", v.name)] = peakOf(v.api.cmd.Process.Pid)
 		if err := v.api.stop(); err != nil {
 			return err
 		}
@@ -85,10 +84,14 @@ func (b *bench) accept(ctx context.Context) error {
 func (b *bench) warmUp() time.Duration { return min(b.RoundDuration, 3*time.Second) }
 
 func (b *bench) acceptRound(ctx context.Context, v *accepting, clients int) (Sample, error) {
-	used := b.usedBy(map[string]int{"api": v.api.cmd.Process.Pid, "load": os.Getpid()})
-	began := time.Now()
+	pid := v.api.cmd.Process.Pid
+	used := b.usedBy(map[string]int{"api": pid, "load": os.Getpid()})
+	cpu, began := cpuOf(pid), time.Now()
 	d, err := b.driveFor(ctx, v.api, clients, b.RoundDuration)
 	v.accepts += d.acknowledged
+	if most := b.Clients[len(b.Clients)-1]; v.name == shared && clients == most {
+		b.keepCostOf("accept", fmt.Sprintf("api, %d clients", most), cpuOf(pid)-cpu, peakOf(pid), d.acknowledged)
+	}
 	return Sample{Count: d.counted, Seconds: d.took.Seconds(), PerSecond: d.perSecond(), P50: d.quantile(0.5), P99: d.quantile(0.99),
 		CPU: used(time.Since(began))}, err
 }

@@ -27,13 +27,12 @@ type Report struct {
 	Stats    []Stat            `json:"stats"`
 	Costs    []Cost            `json:"costs,omitempty"`
 	Drain    *Drained          `json:"drain,omitempty"`
-	Peaks    map[string]int64  `json:"peak_bytes,omitempty"` // most memory that a process has had
 	Targets  []Target          `json:"targets"`
 }
 
 func newReport(o Options) Report {
 	return Report{Began: time.Now().UTC().Truncate(time.Second), Version: o.Version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
-		CPU: cpuModel(), Cores: runtime.NumCPU(), Settings: map[string]string{}, Peaks: map[string]int64{}, Options: map[string]any{
+		CPU: cpuModel(), Cores: runtime.NumCPU(), Settings: map[string]string{}, Options: map[string]any{
 			"rounds": o.Rounds, "round_seconds": o.RoundDuration.Seconds(), "clients": o.Clients, "charges": o.Charges, "concurrency": o.Concurrency,
 			"database_conns": o.Conns, "provider_latency_ms": o.ProviderLatency.Milliseconds(), "growth": o.Growth, "growth_clients": o.GrowthClients,
 			"drain": o.Drain, "drain_rate": o.DrainRate, "drain_new": o.DrainNew,
@@ -77,6 +76,7 @@ func (r *Report) write(dir string, table io.Writer) error {
 	for _, section := range Sections {
 		r.writeSection(&text, section)
 	}
+	r.writeCosts(&text)
 	r.writeTargets(&text)
 	r.writeTargets(table)
 	for name, content := range map[string][]byte{"bench.json": append(raw, '\n'), "bench.txt": []byte(text.String()), "bench.svg": r.plot()} {

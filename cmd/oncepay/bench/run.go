@@ -63,9 +63,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		name string
 		run  func(context.Context) error
 	}{
-		{"accept", b.accept},
+		{"accept", b.accept}, {"endtoend", b.endToEnd},
 	} {
-		if !b.wants(section.name) {
+		if cost := b.wants("cost") && slices.Contains([]string{"accept", "endtoend"}, section.name); !cost && !b.wants(section.name) {
 			continue
 		}
 		b.say("\n%s", titles[section.name])
@@ -75,6 +75,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		b.report.summarise()
 		b.report.writeSection(o.Table, section.name)
 	}
+	b.report.writeCosts(o.Table)
 	return b.report.write(o.Out, o.Table)
 }
 

@@ -41,5 +41,18 @@ func (r *Report) targets() (all []Target) {
 			all = append(all, atLeast(at+"rate to (a)", ratio, 1))
 		}
 	}
+	if us, c := find(r.Stats, "endtoend", settling, 0, 0), find(r.Stats, "endtoend", engine, 0, 0); us != nil && c != nil {
+		ratio := us.PerSecond.Median / c.PerSecond.Median
+		all = append(all, atLeast("end to end: charges to no-op jobs (c)", ratio, 0.25),
+			Target{"end to end: charges to what two jobs each allow", fmt.Sprintf("%.2f", 2*ratio), "at least 0.50", ratio >= 0.25})
+	}
+	for _, c := range []struct {
+		what, section, process string
+		most                   int64
+	}{{"cost: memory of the api", "accept", "api, 256 clients", 100e6}, {"cost: memory of the worker", "endtoend", "worker", 150e6}} {
+		if _, peak := r.costOf(c.section, c.process); peak > 0 {
+			all = append(all, Target{c.what, fmt.Sprintf("%.0f MB", float64(peak)/1e6), fmt.Sprintf("below %.0f MB", float64(c.most)/1e6), peak < c.most})
+		}
+	}
 	return all
 }
