@@ -40,6 +40,7 @@ type Config struct {
 	Stripe     *stripe.Gateway
 	Mailer     *sendgrid.Mailer
 	StripeRate float64       // calls per second of all workers together; 0: 25
+	MailRate   float64       // receipts per second of all workers together; 0: 50
 	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
@@ -50,7 +51,7 @@ type Config struct {
 }
 
 const (
-	mailRate = 50 // receipts per second of all workers together, well below SendGrid's limit
+	mailRate = 50 // receipts per second of all workers together unless told otherwise, well below SendGrid's limit
 	mailing  = 8  // receipts sent at once
 )
 
@@ -74,6 +75,9 @@ type Workers struct {
 func Start(ctx context.Context, c Config) (*Workers, error) {
 	if c.StripeRate == 0 {
 		c.StripeRate = 25
+	}
+	if c.MailRate == 0 {
+		c.MailRate = mailRate
 	}
 	if c.ActionTTL == 0 {
 		c.ActionTTL = 24 * time.Hour
@@ -147,7 +151,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, sender)
 	river.AddWorker(jobs, &followWorker{sender: sender, actionTTL: c.ActionTTL, every: c.Follow})
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
-	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, mailRate), log: c.Log, metrics: metrics, health: mailHealth})
+	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, c.MailRate), log: c.Log, metrics: metrics, health: mailHealth})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})

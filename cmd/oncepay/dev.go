@@ -190,7 +190,7 @@ func (c *devCommand) prepare(ctx context.Context, postgres *pgtest.Server, log *
 // worker is the worker's settings: the simulators, unless real keys were given.
 func (c *devCommand) worker(db database, sandbox string) *workerCommand {
 	w := &workerCommand{
-		database: db, StripeKey: "sk_test_dev", StripeBase: sandbox, StripeRate: 25,
+		database: db, StripeKey: "sk_test_dev", StripeBase: sandbox, StripeRate: 25, MailRate: 50,
 		rules:       rules{KeyWindow: charges.DefaultPolicy.Window, LookDelays: charges.DefaultPolicy.LookDelays},
 		SendGridKey: "SG.dev", MailBase: sandbox, ReceiptFrom: c.ReceiptFrom, Charging: 32,
 	}

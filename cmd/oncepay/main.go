@@ -34,6 +34,8 @@ type commands struct {
 	Outbox    outboxCommand    `cmd:"" help:"List what waits, or give it live jobs again."`
 	Review    reviewCommand    `cmd:"" help:"List, show and settle what needs a person."`
 	Reconcile reconcileCommand `cmd:"" help:"Declare that the database was restored from a snapshot or a dump."`
+	Bench     benchCommand     `cmd:"" help:"Measure what this machine can do, on a PostgreSQL of its own."`
+	BenchNoop benchNoopCommand `cmd:"" hidden:"" help:"What bench compares the worker with."`
 	Webhooks  webhooksCommand  `cmd:"" help:"List, show and retry what Stripe and SendGrid have told."`
 }
 

@@ -30,6 +30,7 @@ type workerCommand struct {
 	StripeRate  perSecond     `name:"stripe-rate" env:"ONCEPAY_STRIPE_RATE" default:"25/s" placeholder:"N/s" help:"Most calls to Stripe per second, of all workers together: each of them has to be told the same."`
 	SendGridKey string        `name:"sendgrid-api-key" env:"SENDGRID_API_KEY" required:"" placeholder:"SG..." help:"SendGrid's API key, with the permission to send mail."`
 	MailBase    string        `name:"sendgrid-api-base" env:"SENDGRID_API_BASE" default:"https://api.sendgrid.com" placeholder:"URL" help:"SendGrid's API."`
+	MailRate    perSecond     `name:"sendgrid-rate" env:"ONCEPAY_SENDGRID_RATE" default:"50/s" placeholder:"N/s" help:"Most receipts per second, of all workers together: each of them has to be told the same."`
 	ReceiptFrom string        `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
 	Charging    int           `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
 	ActionTTL   time.Duration `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
@@ -140,7 +141,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	}
 	w, err := workers.Start(ctx, workers.Config{
 		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Readiness: b.ready, Stripe: gateway, Mailer: mailer,
-		StripeRate: float64(c.StripeRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
+		StripeRate: float64(c.StripeRate), MailRate: float64(c.MailRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
 		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {

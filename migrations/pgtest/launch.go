@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,7 +42,7 @@ func (s *Server) launch(ctx context.Context, pg programs, options Options) error
 		if s.port != port { // a restart writes nothing that URL reads
 			s.port = port
 		}
-		said, err := s.launchOnce(ctx, pg, options.Durable)
+		said, err := s.launchOnce(ctx, pg, options)
 		switch {
 		case err == nil:
 			return nil
@@ -69,9 +71,12 @@ func freePort() (int, error) {
 	return port, listener.Close()
 }
 
-func settings(cluster string, port int, durable bool) []string {
+func settings(cluster string, port int, options Options) []string {
 	args := []string{"-D", cluster}
 	set := func(name, value string) { args = append(args, "-c", name+"="+value) }
+	for _, name := range slices.Sorted(maps.Keys(options.Settings)) {
+		set(name, options.Settings[name]) // first, since the last of two that are alike counts
+	}
 	set("cluster_name", clusterName(cluster))
 	set("update_process_title", "on") // cluster_name has to show
 	set("listen_addresses", "127.0.0.1")
@@ -83,7 +88,7 @@ func settings(cluster string, port int, durable bool) []string {
 	set("lc_messages", "C") // launch reads them
 	set("timezone", "UTC")
 	set("log_timezone", "UTC")
-	if !durable {
+	if !options.Durable {
 		set("fsync", "off")
 		set("synchronous_commit", "off")
 		set("full_page_writes", "off")
@@ -93,7 +98,7 @@ func settings(cluster string, port int, durable bool) []string {
 
 // launchOnce runs postgres and waits until it accepts connections. On failure it has ended, and said
 // is what it wrote.
-func (s *Server) launchOnce(ctx context.Context, pg programs, durable bool) (said string, err error) {
+func (s *Server) launchOnce(ctx context.Context, pg programs, options Options) (said string, err error) {
 	log, offset, err := openLog(s.logFile, s.place.as)
 	if err != nil {
 		return "", err
@@ -103,7 +108,7 @@ func (s *Server) launchOnce(ctx context.Context, pg programs, durable bool) (sai
 
 	cluster := s.place.cluster()
 	// Not bound to ctx: that is about the start, and the server goes on.
-	cmd := s.place.as.command(context.Background(), pg.path("postgres"), settings(cluster, s.port, durable)...)
+	cmd := s.place.as.command(context.Background(), pg.path("postgres"), settings(cluster, s.port, options)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// If we are killed: fast shutdown. SIGKILL would leave backends behind.
 	cmd.SysProcAttr = processAttributes(s.place.as, syscall.SIGINT)

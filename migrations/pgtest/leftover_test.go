@@ -89,7 +89,7 @@ func byHand(t *testing.T, dir string) *postmaster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := startPostmaster(as.command(context.Background(), pg.path("postgres"), settings(cluster, port, false)...), func() string { return "" })
+	p, err := startPostmaster(as.command(context.Background(), pg.path("postgres"), settings(cluster, port, Options{})...), func() string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}

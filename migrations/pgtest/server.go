@@ -35,6 +35,10 @@ type Options struct {
 	// system the whole cluster. The death of this process loses nothing either way.
 	Durable bool
 
+	// Settings are settings of PostgreSQL beside the defaults and our own, such as "shared_buffers": "1GB". They cannot change what
+	// the server is reached by. Default: none.
+	Settings map[string]string
+
 	// BinDir is the directory of PostgreSQL's programs. Default: where Find finds them; for an existing
 	// cluster, programs of its version.
 	BinDir string

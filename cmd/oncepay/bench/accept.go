@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Variants of accept.
+const (
+	shared  = "oncepay"         // waiting requests share a commit
+	plain   = "a: tx a request" // the same API with a transaction for each request
+	pgbench = "b: pgbench"      // the same inserts without us
+)
+
+// accepting is a variant of accept that is ready to be measured.
+type accepting struct {
+	name    string
+	db      *database
+	api     *apiProcess // nil: pgbench
+	accepts int         // all that was acknowledged, outside rounds as well
+}
+
+// accept measures how many charges are accepted per second.
+func (b *bench) accept(ctx context.Context) error {
+	variants := []*accepting{{name: plain}, {name: pgbench}, {name: shared}}
+	for i, v := range variants {
+		var err error
+		if v.db, err = b.database(ctx, fmt.Sprint("accept_", "abo"[i:i+1])); err != nil {
+			return err
+		}
+		if v.name == pgbench {
+			continue
+		}
+		if v.api, err = b.api(ctx, v.db, v.name == shared); err != nil {
+			return err
+		}
+		d, err := b.driveFor(ctx, v.api, b.Clients[len(b.Clients)-1], b.warmUp())
+		if err != nil {
+			return err
+		}
+		v.accepts += d.acknowledged
+	}
+	bare, err := b.newPgbench(ctx, variants[1], variants[2].db)
+	if err != nil {
+		return err
+	}
+	if bare == nil {
+		variants = []*accepting{variants[0], variants[2]}
+	}
+	for _, clients := range b.Clients {
+		for round := range b.Rounds {
+			for _, v := range rotated(variants, round) {
+				var s Sample
+				if v.api == nil {
+					s, err = bare.round(ctx, b.RoundDuration)
+				} else {
+					s, err = b.acceptRound(ctx, v, clients)
+				}
+				if err != nil {
+					return err
+				}
+				s.Section, s.Variant, s.Clients, s.Round = "accept", v.name, clients, round+1
+				b.add(s)
+			}
+		}
+	}
+	for _, v := range variants {
+		if err := v.check(ctx); err != nil {
+			return err
+		}
+		if v.api == nil {
+			continue
+		}
+		if err := v.api.stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warmUp is how long each is driven before it is measured.
+func (b *bench) warmUp() time.Duration { return min(b.RoundDuration, 3*time.Second) }
+
+func (b *bench) acceptRound(ctx context.Context, v *accepting, clients int) (Sample, error) {
+	pid := v.api.cmd.Process.Pid
+	used := b.usedBy(map[string]int{"api": pid, "load": os.Getpid()})
+	cpu, began := cpuOf(pid), time.Now()
+	d, err := b.driveFor(ctx, v.api, clients, b.RoundDuration)
+	v.accepts += d.acknowledged
+	if most := b.Clients[len(b.Clients)-1]; v.name == shared && clients == most {
+		b.keepCostOf("accept", fmt.Sprintf("api, %d clients", most), cpuOf(pid)-cpu, peakOf(pid), d.acknowledged)
+	}
+	return Sample{Count: d.counted, Seconds: d.took.Seconds(), PerSecond: d.perSecond(), P50: d.quantile(0.5), P99: d.quantile(0.99),
+		CPU: used(time.Since(began))}, err
+}
+
+// check compares what was acknowledged with what is in the database.
+func (v *accepting) check(ctx context.Context) error {
+	for what, query := range map[string]string{
+		"charges":          `SELECT count(*) FROM charge`,
+		"idempotency keys": `SELECT count(*) FROM idempotency_key`,
+		"events":           `SELECT count(*) FROM charge_event`,
+		"jobs":             `SELECT count(*) FROM river_job`,
+	} {
+		n, err := v.db.count(ctx, query)
+		if err != nil {
+			return err
+		}
+		if n != v.accepts {
+			return fmt.Errorf("%s: %d charges were acknowledged, and %d %s are in the database", v.name, v.accepts, n, what)
+		}
+	}
+	return nil
+}

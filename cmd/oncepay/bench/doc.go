@@ -1,0 +1,17 @@
+// Package bench measures what this machine can do: `oncepay bench`.
+//
+// [Run] starts a PostgreSQL of its own with durable settings, and the API, the worker and the simulators as the processes that they are
+// in production, and drives them. Each section compares, in interleaved rounds, so that what the machine does meanwhile hits all variants
+// alike: medians and their spread are what counts, and ratios rather than rates.
+//
+//	options.go          what is measured, how long and how often
+//	run.go              one section after the other, and what is made of it
+//	server.go           PostgreSQL, its settings, and the proof that commits are durable
+//	process.go, stack.go  the processes of the binary, and how they are set up
+//	client.go, load.go  clients that each wait for an answer before they ask again
+//	accept.go, endtoend.go, growth.go, drain.go, cost.go  a section each
+//	pgbench.go, template.go  the same inserts without us, and rows that look like ours
+//	sample.go, table.go, report.go, svg.go, plot.go  what comes out
+//
+// Nothing is sampled: every latency counts, every answer has to be a 202, and what was acknowledged has to be in the database.
+package bench

@@ -1,0 +1,4 @@
+package bench
+
+// Drained is how a backlog was worked off.
+type Drained struct{}
