@@ -136,7 +136,7 @@ func (c *devCommand) simulators(log *slog.Logger) (*sandbox.Sandbox, error) {
 func (c *devCommand) tell(box *sandbox.Sandbox, api net.Addr) (apiCommand, error) {
 	url := localURL(api) + "/webhooks/"
 	// URLs that the journal remembers are replaced, by none as well.
-	told, signed := sandbox.Webhooks{StripeURL: url + "stripe", SendGridURL: url + "sendgrid"}, apiCommand{}
+	told, signed := sandbox.Webhooks{StripeURL: url + "stripe", SendGridURL: url + "sendgrid"}, apiCommand{Shared: true}
 	if c.StripeKey != "" {
 		told.StripeURL, signed.StripeSecrets = "", c.StripeSecrets
 	}
