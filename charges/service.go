@@ -3,6 +3,7 @@ package charges
 import (
 	"context"
 	"math"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -41,9 +42,10 @@ type Options struct {
 	Observe func(transaction string, members int, took time.Duration)
 }
 
-// together returns the bounds of what shares a transaction of that name. runs of them are under way at a time.
-func (o Options) together(transaction string, runs int) outbox.TogetherBounds {
-	b := outbox.TogetherBounds{Runs: runs}
+// together returns the bounds of what shares a transaction of that name. On two cores one at a time is fastest: while PostgreSQL is busy
+// with it, the other core prepares the next.
+func (o Options) together(transaction string) outbox.TogetherBounds {
+	b := outbox.TogetherBounds{Runs: max(1, runtime.GOMAXPROCS(0)/2)}
 	if o.Apart {
 		b.Runs, b.Members = math.MaxInt, 1
 	}
@@ -63,8 +65,8 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	}
 	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
 	s.watch = newWatch(s.settled)
-	s.creates = outbox.NewTogether(o.together("charge.accept", 2), s.createTogether)
-	s.tokens = outbox.NewTogether(o.together("token.find", 2), s.findTokens)
+	s.creates = outbox.NewTogether(o.together("charge.accept"), s.createTogether)
+	s.tokens = outbox.NewTogether(o.together("token.find"), s.findTokens)
 	return s
 }
 
