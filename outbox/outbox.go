@@ -79,8 +79,16 @@ func (o *Outbox) enqueue(ctx context.Context, tx pgx.Tx, entries []Entry, late b
 			params[i].InsertOpts = &river.InsertOpts{Queue: QueueBacklog}
 		}
 	}
+	if m, ok := tx.(*memberTx); ok {
+		m.enqueue(o, params)
+		return nil
+	}
+	return o.insert(ctx, tx, params)
+}
+
+func (o *Outbox) insert(ctx context.Context, tx pgx.Tx, params []river.InsertManyParams) error {
 	if _, err := o.river.InsertManyTx(ctx, tx, params); err != nil {
-		return fmt.Errorf("enqueue %d jobs: %w", len(entries), err)
+		return fmt.Errorf("enqueue %d jobs: %w", len(params), err)
 	}
 	return nil
 }
