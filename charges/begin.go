@@ -45,21 +45,41 @@ const worker = "worker"
 // Begin has returned [Send], the attempt is on record, whatever becomes of the call. A charge that nobody wants sent any more
 // is canceled, one that only a person can decide is parked. [Nothing] says that the charge waits for no worker.
 //
-// It is [ErrNotFound] for an unknown charge.
-func (s *Service) Begin(ctx context.Context, id uuid.UUID, here Here) (begun Begun, err error) {
+// The transaction is shared with other charges that ask meanwhile. It is [ErrNotFound] for an unknown charge, and after a commit
+// in doubt an error for all of them: nothing may be sent before the rows were read again.
+func (s *Service) Begin(ctx context.Context, id uuid.UUID, here Here) (Begun, error) {
+	b := &beginning{id: id, here: here}
+	if err := s.begins.Do(ctx, b); err != nil {
+		return Begun{}, err
+	}
+	return b.begun, nil
+}
+
+// beginning is a charge that asks what may be done next, and the answer.
+type beginning struct {
+	id    uuid.UUID
+	here  Here
+	begun Begun
+}
+
+// LockKey is the charge.
+func (b *beginning) LockKey() uuid.UUID { return b.id }
+
+func (s *Service) beginTogether(ctx context.Context, all []*beginning) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	try := func() error {
-		return outbox.InTx(ctx, s.pool, "attempt.begin", func(tx pgx.Tx) error {
-			begun, err = s.begin(ctx, tx, id, here)
+		return outbox.InTxEach(ctx, s.pool, "attempt.begin", all, func(ctx context.Context, tx pgx.Tx, b *beginning) (err error) {
+			b.begun, err = s.begin(ctx, tx, b.id, b.here)
 			return err
 		})
 	}
-	if err = try(); errors.Is(err, errNoIdentity) {
+	err := try()
+	if errors.Is(err, errNoIdentity) {
 		s.blind.Store(true)
 		err = try()
 	}
-	return begun, err
+	return err
 }
 
 func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here) (Begun, error) {
@@ -189,16 +209,16 @@ func sharedLook(p Permit, readings []Reading) Look {
 }
 
 // history reads all that is on record of one charge itself.
-func history(ctx context.Context, db querier, c Charge) (History, error) {
-	attempts, err := listAttempts(ctx, db, []uuid.UUID{c.ID})
+func history(ctx context.Context, tx pgx.Tx, c Charge) (History, error) {
+	attempts, err := readAttempts(ctx, tx, c.ID)
 	if err != nil {
 		return History{}, err
 	}
-	looks, err := listLooks(ctx, db, []uuid.UUID{c.ID})
+	looks, err := readLooks(ctx, tx, c.ID)
 	if err != nil {
 		return History{}, err
 	}
-	return History{Accepted: c.CreatedAt, Attempts: attempts[c.ID], Looks: looks[c.ID]}, nil
+	return History{Accepted: c.CreatedAt, Attempts: attempts, Looks: looks}, nil
 }
 
 // nextAttempt is the attempt that a permit to send allows: the earlier bytes under the earlier key, unless it is the first.

@@ -79,7 +79,8 @@ func (s *Service) Hear(ctx context.Context, id uuid.UUID, at Account, n News) (n
 		if err != nil {
 			return err
 		}
-		note, err = s.takeNews(ctx, tx, c, at, n, worker, nil)
+		took, err := s.takeNews(ctx, tx, c, at, n, worker, nil)
+		note = took.note
 		return err
 	})
 	return note, err

@@ -26,61 +26,67 @@ const (
 // stripeSays is the actor in the audit trail for what Stripe told us unasked.
 const stripeSays = "stripe"
 
+// took is what news have come to.
+type took struct {
+	note          Note
+	before, after paymentState // what was known of the payment, and what is
+}
+
 // takeNews merges news into what is known of a locked charge's payment, and moves the charge to where that leads: one state
 // for every order of the same news. News that do not agree with the charge change nothing. A second payment never replaces the
 // first: if it is open it is canceled, and if it has taken money a person must see to it.
-func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Account, n News, actor string, data map[string]any) (Note, error) {
+func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Account, n News, actor string, data map[string]any) (t took, err error) {
 	if n.Amount != c.Amount || n.Currency != c.Currency || n.Livemode != here.Livemode {
-		return PaymentDiffers, nil
+		return took{note: PaymentDiffers}, nil
 	}
-	state, err := findPayment(ctx, tx, n.ID)
-	if err != nil {
-		return Taken, err
+	if t.before, err = readPayment(ctx, tx, n.ID); err != nil {
+		return t, err
 	}
-	before := state
-	first := before.ID == ""
-	state = state.merge(n)
+	t.after = t.before.merge(n)
+	first, before, state := t.before.ID == "", t.before, t.after
 	if err := upsertPayment(ctx, tx, c.ID, state); err != nil {
-		return Taken, err
+		return t, err
 	}
 	if c.PaymentIntent != nil && *c.PaymentIntent != n.ID {
+		t.note = DuplicatePayment
 		if !first && c.Status.Final() && over(before.Status) && before.Status == state.Status {
-			return DuplicatePayment, nil // nothing that whoever settled the charge could not know
+			return t, nil // nothing that whoever settled the charge could not know
 		}
-		return DuplicatePayment, s.second(ctx, tx, c, state, actor, first)
+		return t, s.second(ctx, tx, c, state, actor, first)
 	}
 	// The payment is the operation's result, whatever became of the attempts' own answers.
 	if err := answerAttempts(ctx, tx, c.ID); err != nil {
-		return Taken, err
-	}
-	if c.PaymentIntent == nil {
-		if err := recordPayment(ctx, tx, c.ID, n.ID); err != nil {
-			return Taken, err
-		}
-		c.PaymentIntent = &n.ID
+		return t, err
 	}
 	change, cancelFirst := state.outcome()
-	note := Taken
 	if before.byHand() && state.Status != "succeeded" {
-		note = RulingContradicted
-		change = Change{To: NeedsReview, Payment: n.ID, Reason: string(note)}
+		t.note = RulingContradicted
+		change = Change{To: NeedsReview, Payment: n.ID, Reason: string(t.note)}
 	}
 	told := before.Status == state.Status && c.awaitsRuling(change.To) && c.Review.Reason == string(RulingContradicted) // nothing new to write down
+	if c.PaymentIntent == nil {
+		c.PaymentIntent = &n.ID
+		if told || !c.goesTo(change) { // else the change brings it along
+			if err := recordPayment(ctx, tx, c.ID, n.ID); err != nil {
+				return t, err
+			}
+		}
+	}
 	if !told {
 		if err := s.move(ctx, tx, c, change, actor, data); err != nil {
-			return Taken, err
+			return t, err
 		}
 	}
 	if (c.Status == Failed || c.Status == Canceled) && change.To == Succeeded {
-		note = PaidAfterEnd
+		t.note = PaidAfterEnd
 	}
 	// A worker that follows it already goes on by itself. A failure that the merge has passed over, since it is of the same second as
 	// what followed or was followed by it, is for Stripe to say.
 	passedOver := n.Failure != nil && n.Status != state.Status
 	if state.followed() && (first || before.byHand() || (cancelFirst || passedOver) && actor == stripeSays) {
-		return note, s.follow(ctx, tx, c.ID)
+		return t, s.follow(ctx, tx, c.ID)
 	}
-	return note, nil
+	return t, nil
 }
 
 // second deals with a payment for a charge that has another one.

@@ -19,7 +19,8 @@ func (f *fixture) hear(t *testing.T, id uuid.UUID, n News) (note Note) {
 		if err != nil {
 			return err
 		}
-		note, err = f.takeNews(t.Context(), tx, c, f.home, n, stripeSays, nil)
+		took, err := f.takeNews(t.Context(), tx, c, f.home, n, stripeSays, nil)
+		note = took.note
 		return err
 	})
 	if err != nil {

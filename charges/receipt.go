@@ -71,28 +71,45 @@ type ReceiptResult struct {
 // over: the mail may have gone out, so the receipt becomes unknown and is sent again only as [ReceiptPolicy] says, and so does one that may have
 // been mailed in the time that a restore of the database has lost. A claim whose commit is in doubt is asked for again under the same id, since
 // nothing has been sent yet.
-func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (claim ReceiptClaim, err error) {
+func (s *Service) ClaimReceipt(ctx context.Context, charge uuid.UUID) (ReceiptClaim, error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	id, err := uuid.NewV7()
 	if err != nil {
 		return ReceiptClaim{}, fmt.Errorf("claim id: %w", err)
 	}
-	once := func() error {
-		return outbox.InTx(ctx, s.pool, "receipt.claim", func(tx pgx.Tx) error {
-			claim, err = s.claimReceipt(ctx, tx, charge, id)
+	c := &claiming{charge: charge, id: id}
+	once := func() error { return s.claims.Do(ctx, c) }
+	if err = once(); errors.Is(err, outbox.ErrInDoubt) {
+		err = untilAnswered(ctx, once)
+	}
+	return c.claim, err
+}
+
+// claiming is a receipt that somebody wants to claim, and what may be done about it.
+type claiming struct {
+	charge, id uuid.UUID
+	claim      ReceiptClaim
+}
+
+// LockKey is the charge.
+func (c *claiming) LockKey() uuid.UUID { return c.charge }
+
+func (s *Service) claimTogether(ctx context.Context, all []*claiming) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	try := func() error {
+		return outbox.InTxEach(ctx, s.pool, "receipt.claim", all, func(ctx context.Context, tx pgx.Tx, c *claiming) (err error) {
+			c.claim, err = s.claimReceipt(ctx, tx, c.charge, c.id)
 			return err
 		})
 	}
-	err = once()
+	err := try()
 	if errors.Is(err, errNoIdentity) {
 		s.blind.Store(true)
-		err = once()
+		err = try()
 	}
-	if errors.Is(err, outbox.ErrInDoubt) {
-		err = untilAnswered(ctx, once)
-	}
-	return claim, err
+	return err
 }
 
 func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.UUID) (claim ReceiptClaim, err error) {
@@ -104,7 +121,7 @@ func (s *Service) claimReceipt(ctx context.Context, tx pgx.Tx, charge, id uuid.U
 	again := row.status == ReceiptUnknown && s.receipts.resends(row.doubts)
 	if row.status == ReceiptPending || again || row.claim == id {
 		claim.Recipient = row.recipient
-		if claim.Charge, err = findCharge(ctx, tx, charge); err != nil {
+		if claim.Charge, err = readCharge(ctx, tx, charge); err != nil {
 			return claim, err
 		}
 	}
@@ -146,23 +163,43 @@ func (s *Service) doubt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, row re
 func (s *Service) SettleReceipt(ctx context.Context, charge, claim uuid.UUID, r ReceiptResult) (again time.Duration, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = untilAnswered(ctx, func() error {
-		return outbox.InTx(ctx, s.pool, "receipt.settle", func(tx pgx.Tx) error {
-			row, err := lockReceipt(ctx, tx, charge)
-			if err != nil {
-				return err
-			}
-			if r.Status == ReceiptUnknown && s.receipts.resends(row.doubts+1) {
-				again = s.receipts.Wait
-			}
-			inHand := row.status == ReceiptSending && row.claim == claim
-			if inHand || r.Status == ReceiptSent && (row.status == ReceiptUnknown || row.status == ReceiptPending) {
-				return updateReceipt(ctx, tx, charge, r)
-			}
-			return recordMessage(ctx, tx, charge, r.MessageID)
-		})
+	m := &mailed{charge: charge, claim: claim, result: r}
+	err = untilAnswered(ctx, func() error { return s.mails.Do(ctx, m) })
+	return m.again, err
+}
+
+// mailed is what came of a claimed receipt, and after what wait it is to be claimed again.
+type mailed struct {
+	charge, claim uuid.UUID
+	result        ReceiptResult
+	again         time.Duration
+}
+
+// LockKey is the charge.
+func (m *mailed) LockKey() uuid.UUID { return m.charge }
+
+func (s *Service) mailedTogether(ctx context.Context, all []*mailed) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	return outbox.InTxEach(ctx, s.pool, "receipt.settle", all, func(ctx context.Context, tx pgx.Tx, m *mailed) (err error) {
+		m.again, err = s.settleReceipt(ctx, tx, m.charge, m.claim, m.result)
+		return err
 	})
-	return again, err
+}
+
+func (s *Service) settleReceipt(ctx context.Context, tx pgx.Tx, charge, claim uuid.UUID, r ReceiptResult) (again time.Duration, err error) {
+	row, err := lockReceipt(ctx, tx, charge)
+	if err != nil {
+		return 0, err
+	}
+	if r.Status == ReceiptUnknown && s.receipts.resends(row.doubts+1) {
+		again = s.receipts.Wait
+	}
+	inHand := row.status == ReceiptSending && row.claim == claim
+	if inHand || r.Status == ReceiptSent && (row.status == ReceiptUnknown || row.status == ReceiptPending) {
+		return again, updateReceipt(ctx, tx, charge, r)
+	}
+	return again, recordMessage(ctx, tx, charge, r.MessageID)
 }
 
 // untilAnswered tries again for as long as ctx lasts while the database cannot be asked or its answer was lost. What is tried does no harm if it is
@@ -181,20 +218,31 @@ func untilAnswered(ctx context.Context, try func() error) error {
 	}
 }
 
+const insertReceiptSQL = `
+WITH due AS (
+    INSERT INTO receipt (charge_id, recipient, status)
+    SELECT charge_id, recipient, 'pending' FROM unnest($2::uuid[], $3::text[]) AS new (charge_id, recipient)
+        ON CONFLICT (charge_id) DO NOTHING
+    RETURNING charge_id
+)
+SELECT place FROM due JOIN unnest($1::integer[], $2::uuid[]) AS new (place, charge_id) USING (charge_id)`
+
 // insertReceipt makes a charge's one receipt due; it reports false if there is one already.
 func insertReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, recipient string) (bool, error) {
-	tag, err := tx.Exec(ctx, `INSERT INTO receipt (charge_id, recipient, status) VALUES ($1, $2, 'pending')
-		ON CONFLICT (charge_id) DO NOTHING`, charge, recipient)
+	created, err := outbox.WriteRow(ctx, tx, insertReceiptSQL, charge, recipient)
 	if err != nil {
 		return false, fmt.Errorf("insert receipt of charge %s: %w", charge, err)
 	}
-	return tag.RowsAffected() == 1, nil
+	return created, nil
 }
 
 const lockReceiptSQL = `
-SELECT status, recipient, coalesce(clock_timestamp() - claimed_at, '0'), clock_timestamp() - updated_at, updated_at,
+SELECT asked.place, status, recipient, coalesce(clock_timestamp() - claimed_at, '0'), clock_timestamp() - updated_at, updated_at,
        coalesce(claim_id, '00000000-0000-0000-0000-000000000000'), doubts
-  FROM receipt WHERE charge_id = $1 FOR UPDATE`
+  FROM unnest($1::integer[], $2::uuid[]) AS asked (place, charge)
+  JOIN receipt ON charge_id = asked.charge
+ ORDER BY charge_id
+   FOR UPDATE OF receipt`
 
 // receiptRow is a locked receipt.
 type receiptRow struct {
@@ -208,7 +256,7 @@ type receiptRow struct {
 }
 
 func lockReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (r receiptRow, err error) {
-	err = tx.QueryRow(ctx, lockReceiptSQL, charge).Scan(&r.status, &r.recipient, &r.age, &r.unchanged, &r.changed, &r.claim, &r.doubts)
+	err = outbox.ReadRow(ctx, tx, lockReceiptSQL, charge).Scan(&r.status, &r.recipient, &r.age, &r.unchanged, &r.changed, &r.claim, &r.doubts)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -218,12 +266,15 @@ func lockReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (r receiptRow
 	return r, err
 }
 
-func claimRow(ctx context.Context, tx pgx.Tx, charge, claim uuid.UUID) error {
-	_, err := tx.Exec(ctx, `
+const claimReceiptSQL = `
 UPDATE receipt
-   SET status = 'sending', claim_id = $2, claimed_at = clock_timestamp(), message_id = NULL, error = NULL, updated_at = clock_timestamp()
- WHERE charge_id = $1`, charge, claim)
-	if err != nil {
+   SET status = 'sending', claim_id = claim.id, claimed_at = clock_timestamp(), message_id = NULL, error = NULL, updated_at = clock_timestamp()
+  FROM unnest($1::integer[], $2::uuid[], $3::uuid[]) AS claim (place, charge_id, id)
+ WHERE receipt.charge_id = claim.charge_id
+RETURNING claim.place`
+
+func claimRow(ctx context.Context, tx pgx.Tx, charge, claim uuid.UUID) error {
+	if _, err := outbox.WriteRow(ctx, tx, claimReceiptSQL, charge, claim); err != nil {
 		return fmt.Errorf("claim receipt of charge %s: %w", charge, err)
 	}
 	return nil
@@ -231,12 +282,14 @@ UPDATE receipt
 
 const updateReceiptSQL = `
 UPDATE receipt
-   SET status = $2::text, message_id = nullif($3, ''), error = nullif($4, ''), updated_at = clock_timestamp(),
-       doubts = doubts + CASE WHEN $2::text = 'unknown' THEN 1 ELSE 0 END
- WHERE charge_id = $1`
+   SET status = new.status, message_id = nullif(new.message_id, ''), error = nullif(new.error, ''), updated_at = clock_timestamp(),
+       doubts = doubts + CASE WHEN new.status = 'unknown' THEN 1 ELSE 0 END
+  FROM unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[]) AS new (place, charge_id, status, message_id, error)
+ WHERE receipt.charge_id = new.charge_id
+RETURNING new.place`
 
 func updateReceipt(ctx context.Context, tx pgx.Tx, charge uuid.UUID, r ReceiptResult) error {
-	if _, err := tx.Exec(ctx, updateReceiptSQL, charge, r.Status, r.MessageID, r.Error); err != nil {
+	if _, err := outbox.WriteRow(ctx, tx, updateReceiptSQL, charge, r.Status, r.MessageID, r.Error); err != nil {
 		return fmt.Errorf("update receipt of charge %s: %w", charge, err)
 	}
 	return nil

@@ -18,7 +18,7 @@ const mailedBefore = "it may have been mailed before the database was restored"
 // compares the database's identity as a send to Stripe does, and returns what it has detected by that.
 func (s *Service) perhapsMailed(ctx context.Context, tx pgx.Tx, c Charge, row receiptRow) (perhaps bool, detected *Restoration, err error) {
 	all, detected, err := s.recall(ctx, tx, time.Time{})
-	all = slices.DeleteFunc(all, func(r Restoration) bool { return r.Suspected }) // every restart would hold back what is due
+	all = slices.DeleteFunc(slices.Clone(all), func(r Restoration) bool { return r.Suspected }) // every restart would hold back what is due
 	if err != nil || len(all) == 0 {
 		return false, detected, err
 	}

@@ -86,26 +86,39 @@ func moved(ctx context.Context, tx pgx.Tx, w whereabouts, now time.Time) (*Resto
 }
 
 // recall returns the restorations, in the transaction that is about to rely on what is not on record. First it compares where the data is with
-// where it was seen last, and writes down what it finds: then that is detected as well, unless somebody else has just written it down.
+// where it was seen last, and writes down what it finds: then that is detected as well, unless somebody else has just written it down. For charges
+// that share the transaction that is done once, and one of them has detected it.
 func (s *Service) recall(ctx context.Context, tx pgx.Tx, now time.Time) (all []Restoration, detected *Restoration, err error) {
-	restored := true
-	if !s.Blind() { // else that was said at the start, and a metric says it
-		w, err := readWhereabouts(ctx, tx)
-		if err != nil {
-			return nil, nil, noIdentity(err)
-		}
-		restored = w.restored
-		if w.known != w.server || w.suspect() {
-			restored = true
-			if detected, err = moved(ctx, tx, w, now); err != nil {
-				return nil, nil, err
+	r, first, err := outbox.Once(ctx, tx, "recall", func(ctx context.Context, tx pgx.Tx) (r recalled, err error) {
+		restored := true
+		if !s.Blind() { // else that was said at the start, and a metric says it
+			w, err := readWhereabouts(ctx, tx)
+			if err != nil {
+				return r, noIdentity(err)
+			}
+			restored = w.restored
+			if w.known != w.server || w.suspect() {
+				restored = true
+				if r.detected, err = moved(ctx, tx, w, now); err != nil {
+					return r, err
+				}
 			}
 		}
+		if restored {
+			r.all, err = listRestorations(ctx, tx)
+		}
+		return r, err
+	})
+	if first {
+		detected = r.detected
 	}
-	if restored {
-		all, err = listRestorations(ctx, tx)
-	}
-	return all, detected, err
+	return r.all, detected, err
+}
+
+// recalled are the restorations, and the one that was detected just now.
+type recalled struct {
+	all      []Restoration
+	detected *Restoration
 }
 
 // DeclareRestored writes down that the database was restored in a way that leaves its server's identity as it was: a snapshot of its disk, or a

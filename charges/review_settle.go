@@ -125,7 +125,7 @@ func (s *Service) adoptByHand(ctx context.Context, tx pgx.Tx, d dossier, r Rulin
 	case owner != uuid.Nil && owner != c.ID:
 		return refuse("the payment %s belongs to another charge, %s", id, owner)
 	}
-	state, err := findPayment(ctx, tx, id)
+	state, err := readPayment(ctx, tx, id)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,13 @@ type Service struct {
 	blind    atomic.Bool // the server does not tell which one it is
 	inFlight inFlight
 
-	creates *outbox.Together[*claim]
+	// What shares its transactions.
 	tokens  *outbox.Together[*asked]
+	creates *outbox.Together[*claim]
+	begins  *outbox.Together[*beginning]
+	settles *outbox.Together[*ending]
+	claims  *outbox.Together[*claiming]
+	mails   *outbox.Together[*mailed]
 }
 
 // Options are the service's settings.
@@ -65,8 +70,12 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	}
 	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
 	s.watch = newWatch(s.settled)
-	s.creates = outbox.NewTogether(o.together("charge.accept"), s.createTogether)
 	s.tokens = outbox.NewTogether(o.together("token.find"), s.findTokens)
+	s.creates = outbox.NewTogether(o.together("charge.accept"), s.createTogether)
+	s.begins = outbox.NewTogether(o.together("attempt.begin"), s.beginTogether)
+	s.settles = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
+	s.claims = outbox.NewTogether(o.together("receipt.claim"), s.claimTogether)
+	s.mails = outbox.NewTogether(o.together("receipt.settle"), s.mailedTogether)
 	return s
 }
 

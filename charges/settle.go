@@ -18,37 +18,58 @@ import (
 //
 // A refusal of the request itself ([Invalid]) is final only if nothing of it can have worked before. While another attempt
 // is open the charge is held where it is: Stripe must be looked at first.
+//
+// The transaction is shared with other attempts that have ended meanwhile.
 func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, err error) {
+	e := &ending{attempt: a, result: r}
+	err = s.settles.Do(ctx, e)
+	return e.held, err
+}
+
+// ending is an attempt that has ended, and whether its charge is held where it is.
+type ending struct {
+	attempt Attempt
+	result  Result
+	held    bool
+}
+
+// LockKey is the charge.
+func (e *ending) LockKey() uuid.UUID { return e.attempt.ChargeID }
+
+func (s *Service) settleTogether(ctx context.Context, all []*ending) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = outbox.InTx(ctx, s.pool, "attempt.settle", func(tx pgx.Tx) error {
-		held = false // of a run that was rolled back
-		c, _, err := lockCharge(ctx, tx, a.ChargeID)
-		if err != nil {
-			return err
-		}
-		if err := endAttempt(ctx, tx, a.ID, r); err != nil {
-			return err
-		}
-		data := map[string]any{"attempt": a.Number, "request_id": r.RequestID}
-		switch {
-		case r.News != nil:
-			return s.adopt(ctx, tx, c, a.Account, *r.News, data)
-		case c.PaymentIntent != nil && r.Change.To != "":
-			// The charge has its payment, from another answer or an event: that tells how it goes on, not a refusal of this attempt.
-			data["status"], data["code"] = r.Change.To, r.Code
-			return recordIgnored(ctx, tx, c, worker, data)
-		}
-		attempts, err := listAttempts(ctx, tx, []uuid.UUID{c.ID})
-		if err != nil {
-			return err
-		}
-		if held = r.Outcome == Invalid && anyOpen(attempts[c.ID]); held {
-			return nil
-		}
-		return s.move(ctx, tx, c, r.Change, worker, data)
+	return outbox.InTxEach(ctx, s.pool, "attempt.settle", all, func(ctx context.Context, tx pgx.Tx, e *ending) (err error) {
+		e.held, err = s.settle(ctx, tx, e.attempt, e.result)
+		return err
 	})
-	return held, err
+}
+
+func (s *Service) settle(ctx context.Context, tx pgx.Tx, a Attempt, r Result) (held bool, err error) {
+	c, _, err := lockCharge(ctx, tx, a.ChargeID)
+	if err != nil {
+		return false, err
+	}
+	if err := endAttempt(ctx, tx, a.ID, r); err != nil {
+		return false, err
+	}
+	data := map[string]any{"attempt": a.Number, "request_id": r.RequestID}
+	switch {
+	case r.News != nil:
+		return false, s.adopt(ctx, tx, c, a.Account, *r.News, data)
+	case c.PaymentIntent != nil && r.Change.To != "":
+		// The charge has its payment, from another answer or an event: that tells how it goes on, not a refusal of this attempt.
+		data["status"], data["code"] = r.Change.To, r.Code
+		return false, recordIgnored(ctx, tx, c, worker, data)
+	}
+	attempts, err := readAttempts(ctx, tx, c.ID)
+	if err != nil {
+		return false, err
+	}
+	if r.Outcome == Invalid && anyOpen(attempts) {
+		return true, nil
+	}
+	return false, s.move(ctx, tx, c, r.Change, worker, data)
 }
 
 // Looked writes down a look at an account and what it proved of the permit's open attempts. ours are the payments that name the charge,
@@ -86,20 +107,16 @@ func (s *Service) looked(ctx context.Context, tx pgx.Tx, c Charge, p Permit, at 
 
 // adopt takes what an attempt has come to, and closes the attempts that it answers. What is odd about it is never taken for "none".
 func (s *Service) adopt(ctx context.Context, tx pgx.Tx, c Charge, at Account, n News, data map[string]any) error {
-	before, err := findPayment(ctx, tx, n.ID)
-	if err != nil {
-		return err
-	}
-	note, err := s.takeNews(ctx, tx, c, at, n, worker, data)
+	took, err := s.takeNews(ctx, tx, c, at, n, worker, data)
 	switch {
-	case err != nil || note == DuplicatePayment:
+	case err != nil || took.note == DuplicatePayment:
 		return err
-	case note == PaymentDiffers:
-		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: string(note)}, worker, data)
-	case before.ID != "":
+	case took.note == PaymentDiffers:
+		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: string(took.note)}, worker, data)
+	case took.before.ID != "":
 		return nil // its events have told more than this answer
 	}
-	return s.parkIfMute(ctx, tx, c, n, data)
+	return s.parkIfMute(ctx, tx, c, took.after, data)
 }
 
 // adoptAll puts every payment that a look has found on record, the one that took money first, and asks a person.
@@ -110,7 +127,7 @@ func (s *Service) adoptAll(ctx context.Context, tx pgx.Tx, c Charge, at Account,
 			return err
 		}
 		var err error
-		if c, err = findCharge(ctx, tx, c.ID); err != nil {
+		if c, err = readCharge(ctx, tx, c.ID); err != nil {
 			return err
 		}
 	}
@@ -119,15 +136,11 @@ func (s *Service) adoptAll(ctx context.Context, tx pgx.Tx, c Charge, at Account,
 
 // parkIfMute asks a person about a payment that has not been tried: a create that also confirms leaves none behind, and
 // whatever made it, it must not be made again.
-func (s *Service) parkIfMute(ctx context.Context, tx pgx.Tx, c Charge, n News, data map[string]any) error {
-	state, err := findPayment(ctx, tx, n.ID)
-	if err != nil {
-		return err
-	}
+func (s *Service) parkIfMute(ctx context.Context, tx pgx.Tx, c Charge, state paymentState, data map[string]any) error {
 	if change, _ := state.outcome(); change.To != "" {
 		return nil
 	}
-	return s.move(ctx, tx, c, Change{To: NeedsReview, Payment: n.ID, Reason: "unknown_payment_status"}, worker, data)
+	return s.move(ctx, tx, c, Change{To: NeedsReview, Payment: state.ID, Reason: "unknown_payment_status"}, worker, data)
 }
 
 // move applies a change to a locked charge, and what comes with it. Everything that changes a status goes through here.
@@ -140,9 +153,9 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 		data = map[string]any{}
 	}
 	switch {
-	case c.Status == change.To && (c.Review == nil || change.Reason != string(DuplicatePayment) || c.Review.Reason == change.Reason):
+	case c.isAt(change):
 		return nil
-	case !c.Status.MayBecome(change.To), c.awaitsRuling(change.To):
+	case !c.goesTo(change):
 		// Somebody else has settled it, or a person must, and their word stands. What was said is kept for whoever looks.
 		data["status"], data["payment_intent"] = change.To, change.Payment
 		return recordIgnored(ctx, tx, c, actor, data)
@@ -158,6 +171,16 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 		return nil
 	}
 	return s.receiptDue(ctx, tx, c)
+}
+
+// isAt tells whether a change says nothing that is new of the charge.
+func (c Charge) isAt(change Change) bool {
+	return c.Status == change.To && (c.Review == nil || change.Reason != string(DuplicatePayment) || c.Review.Reason == change.Reason)
+}
+
+// goesTo tells whether a change is one that the charge makes.
+func (c Charge) goesTo(change Change) bool {
+	return change.To != "" && !c.isAt(change) && c.Status.MayBecome(change.To) && !c.awaitsRuling(change.To)
 }
 
 // awaitsRuling tells whether a person must have seen to it before the charge may go on to that status.

@@ -5,15 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
 )
+
+// Rows are locked in the order of their ids, so that two transactions that lock many never wait for each other in a circle.
+const lockChargeSQL = `
+SELECT asked.place, clock_timestamp()
+  FROM unnest($1::integer[], $2::uuid[]) AS asked (place, id)
+  JOIN charge c ON c.id = asked.id
+ ORDER BY c.id
+   FOR NO KEY UPDATE OF c`
 
 // lockCharge holds a charge's row until tx ends, and reads PostgreSQL's clock.
 func lockCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID) (c Charge, now time.Time, err error) {
-	err = tx.QueryRow(ctx, `SELECT clock_timestamp() FROM charge WHERE id = $1 FOR NO KEY UPDATE`, id).Scan(&now)
+	err = outbox.ReadRow(ctx, tx, lockChargeSQL, id).Scan(&now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Charge{}, now, fmt.Errorf("lock charge %s: %w", id, ErrNotFound)
 	}
@@ -21,14 +32,40 @@ func lockCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID) (c Charge, now tim
 		return Charge{}, now, fmt.Errorf("lock charge %s: %w", id, err)
 	}
 	// A second statement, because the first one's snapshot may be older than the lock.
-	c, err = findCharge(ctx, tx, id)
+	c, err = readCharge(ctx, tx, id)
 	return c, now, err
 }
 
-const listAttemptsSQL = `
-SELECT id, charge_id, number, provider_key, stripe_account, livemode, request, sent_at, stripe_sent_at,
+const attemptColumns = `id, charge_id, number, provider_key, stripe_account, livemode, request, sent_at, stripe_sent_at,
        coalesce(ended_at, '0001-01-01T00:00:00Z'), coalesce(outcome, ''), coalesce(code, ''),
-       coalesce(http_status, 0), coalesce(request_id, '')
+       coalesce(http_status, 0), coalesce(request_id, '')`
+
+func (a *Attempt) columns() []any {
+	return []any{&a.ID, &a.ChargeID, &a.Number, &a.ProviderKey, &a.Account.ID, &a.Account.Livemode,
+		&a.Request, &a.SentAt, &a.StripeSentAt, &a.EndedAt, &a.Outcome, &a.Code, &a.HTTPStatus, &a.RequestID}
+}
+
+// Each charge's attempts are looked up by themselves, lest a plan that was made while there were few reads them all when there are many.
+const readAttemptsSQL = `
+SELECT asked.place, ` + attemptColumns + `
+  FROM unnest($1::integer[], $2::uuid[]) AS asked (place, charge)
+ CROSS JOIN LATERAL (SELECT * FROM attempt WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY number OFFSET 0) a`
+
+// readAttempts is listAttempts of one charge, in a transaction that may be shared.
+func readAttempts(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (attempts []Attempt, err error) {
+	var a Attempt
+	err = outbox.ReadRows(ctx, tx, readAttemptsSQL, []any{charge}, a.columns(), func() error {
+		attempts = append(attempts, a)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read attempts of charge %s: %w", charge, err)
+	}
+	return attempts, nil
+}
+
+const listAttemptsSQL = `
+SELECT ` + attemptColumns + `
   FROM attempt
  WHERE charge_id = ANY ($1) AND operation = 'charge'
  ORDER BY charge_id, number`
@@ -41,8 +78,7 @@ func listAttempts(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UU
 	}
 	attempts := map[uuid.UUID][]Attempt{}
 	var a Attempt
-	_, err = pgx.ForEachRow(rows, []any{&a.ID, &a.ChargeID, &a.Number, &a.ProviderKey, &a.Account.ID, &a.Account.Livemode,
-		&a.Request, &a.SentAt, &a.StripeSentAt, &a.EndedAt, &a.Outcome, &a.Code, &a.HTTPStatus, &a.RequestID}, func() error {
+	_, err = pgx.ForEachRow(rows, a.columns(), func() error {
 		attempts[a.ChargeID] = append(attempts[a.ChargeID], a)
 		return nil
 	})
@@ -52,9 +88,39 @@ func listAttempts(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UU
 	return attempts, nil
 }
 
+const lookColumns = `charge_id, id, looked_at, coalesce(begun_at, looked_at), complete, seen, coalesce(string_to_array(found, ' '), '{}'), coalesce(error, ''), rest,
+       coalesce(readings, '{}'), coalesce(restoration, 0)`
+
+// lookRow is one row of them.
+type lookRow struct {
+	charge uuid.UUID
+	Look
+}
+
+func (l *lookRow) columns() []any {
+	return []any{&l.charge, &l.ID, &l.At, &l.Look.Begun, &l.Complete, &l.Seen, &l.Found, &l.Error, &l.Rest, &l.Readings, &l.Restoration}
+}
+
+const readLooksSQL = `
+SELECT asked.place, ` + lookColumns + `
+  FROM unnest($1::integer[], $2::uuid[]) AS asked (place, charge)
+ CROSS JOIN LATERAL (SELECT * FROM look WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY id OFFSET 0) l`
+
+// readLooks is listLooks of one charge, in a transaction that may be shared.
+func readLooks(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (looks []Look, err error) {
+	var l lookRow
+	err = outbox.ReadRows(ctx, tx, readLooksSQL, []any{charge}, l.columns(), func() error {
+		looks, l = append(looks, l.Look), lookRow{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read looks for charge %s: %w", charge, err)
+	}
+	return looks, nil
+}
+
 const listLooksSQL = `
-SELECT charge_id, id, looked_at, coalesce(begun_at, looked_at), complete, seen, coalesce(string_to_array(found, ' '), '{}'), coalesce(error, ''), rest,
-       coalesce(readings, '{}'), coalesce(restoration, 0)
+SELECT ` + lookColumns + `
   FROM look
  WHERE charge_id = ANY ($1) AND operation = 'charge'
  ORDER BY charge_id, id`
@@ -65,29 +131,30 @@ func listLooks(ctx context.Context, db querier, ids []uuid.UUID) (map[uuid.UUID]
 	if err != nil {
 		return nil, fmt.Errorf("list looks: %w", err)
 	}
-	defer rows.Close()
 	looks := map[uuid.UUID][]Look{}
-	for rows.Next() {
-		var id uuid.UUID
-		var l Look
-		if err := rows.Scan(&id, &l.ID, &l.At, &l.Begun, &l.Complete, &l.Seen, &l.Found, &l.Error, &l.Rest,
-			&l.Readings, &l.Restoration); err != nil {
-			return nil, fmt.Errorf("list looks: %w", err)
-		}
-		looks[id] = append(looks[id], l)
-	}
-	if err := rows.Err(); err != nil {
+	var l lookRow
+	_, err = pgx.ForEachRow(rows, l.columns(), func() error {
+		looks[l.charge], l = append(looks[l.charge], l.Look), lookRow{}
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("list looks: %w", err)
 	}
 	return looks, nil
 }
 
 const insertAttemptSQL = `
-INSERT INTO attempt (id, charge_id, operation, number, provider_key, stripe_account, livemode, request, stripe_sent_at)
-VALUES ($1, $2, 'charge', $3, $4, $5, $6, $7, $8)`
+WITH made AS (
+    INSERT INTO attempt (id, charge_id, operation, number, provider_key, stripe_account, livemode, request, stripe_sent_at)
+    SELECT id, charge_id, 'charge', number, provider_key, stripe_account, livemode, request, stripe_sent_at
+      FROM unnest($2::uuid[], $3::uuid[], $4::integer[], $5::text[], $6::text[], $7::boolean[], $8::text[], $9::timestamptz[])
+           AS new (id, charge_id, number, provider_key, stripe_account, livemode, request, stripe_sent_at)
+    RETURNING id
+)
+SELECT place FROM made JOIN unnest($1::integer[], $2::uuid[]) AS new (place, id) USING (id)`
 
 func insertAttempt(ctx context.Context, tx pgx.Tx, a Attempt) error {
-	_, err := tx.Exec(ctx, insertAttemptSQL, a.ID, a.ChargeID, a.Number, a.ProviderKey, a.Account.ID, a.Account.Livemode,
+	_, err := outbox.WriteRow(ctx, tx, insertAttemptSQL, a.ID, a.ChargeID, a.Number, a.ProviderKey, a.Account.ID, a.Account.Livemode,
 		a.Request, a.StripeSentAt)
 	if err != nil {
 		return fmt.Errorf("insert attempt %d of charge %s: %w", a.Number, a.ChargeID, err)
@@ -98,11 +165,14 @@ func insertAttempt(ctx context.Context, tx pgx.Tx, a Attempt) error {
 // An attempt ends once; one that a look has settled stays as the look left it, unless Stripe's own answer comes after all.
 const endAttemptSQL = `
 UPDATE attempt
-   SET ended_at = clock_timestamp(), outcome = $2, code = nullif($3, ''), http_status = nullif($4, 0), request_id = nullif($5, '')
- WHERE id = $1 AND (outcome IS NULL OR $2 = 'answered')`
+   SET ended_at = clock_timestamp(), outcome = ends.outcome, code = nullif(ends.code, ''), http_status = nullif(ends.http_status, 0),
+       request_id = nullif(ends.request_id, '')
+  FROM unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::smallint[], $6::text[]) AS ends (place, id, outcome, code, http_status, request_id)
+ WHERE attempt.id = ends.id AND (attempt.outcome IS NULL OR ends.outcome = 'answered')
+RETURNING ends.place`
 
 func endAttempt(ctx context.Context, tx pgx.Tx, id uuid.UUID, r Result) error {
-	if _, err := tx.Exec(ctx, endAttemptSQL, id, r.Outcome, r.Code, r.HTTPStatus, r.RequestID); err != nil {
+	if _, err := outbox.WriteRow(ctx, tx, endAttemptSQL, id, r.Outcome, r.Code, r.HTTPStatus, r.RequestID); err != nil {
 		return fmt.Errorf("end attempt %s: %w", id, err)
 	}
 	return nil
@@ -128,11 +198,13 @@ func closeAttempts(ctx context.Context, tx pgx.Tx, open []Attempt, outcome Outco
 const answerAttemptsSQL = `
 UPDATE attempt
    SET ended_at = coalesce(ended_at, clock_timestamp()), outcome = 'answered'
- WHERE charge_id = $1 AND operation = 'charge' AND (outcome IS NULL OR outcome IN ('unknown', 'stored_failure'))`
+  FROM unnest($1::integer[], $2::uuid[]) AS answered (place, charge_id)
+ WHERE attempt.charge_id = answered.charge_id AND operation = 'charge' AND (outcome IS NULL OR outcome IN ('unknown', 'stored_failure'))
+RETURNING answered.place`
 
 // answerAttempts closes all open attempts of a charge: its payment is known.
 func answerAttempts(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
-	if _, err := tx.Exec(ctx, answerAttemptsSQL, charge); err != nil {
+	if _, err := outbox.WriteRow(ctx, tx, answerAttemptsSQL, charge); err != nil {
 		return fmt.Errorf("answer attempts of charge %s: %w", charge, err)
 	}
 	return nil
@@ -172,20 +244,25 @@ func storeLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
 // moveSQL is the compare-and-set of every change of status, and its audit event, in one statement: there is no way to
 // write one without the other.
 const moveSQL = `
-WITH before AS (
-    SELECT id, status FROM charge WHERE id = $1 AND status = ANY ($2)
+WITH change AS (
+    SELECT n.*, c.status AS was
+      FROM unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::jsonb[])
+           AS n (place, id, froms, status, payment_intent, failure_code, decline_code, failure_message, advice, review_reason, actor, data)
+      JOIN charge c ON c.id = n.id AND c.status = ANY (string_to_array(n.froms, ' '))
 ), moved AS (
     UPDATE charge c
-       SET status = $3::text, payment_intent = coalesce(c.payment_intent, nullif($4, '')),
-           failure_code = $5, decline_code = $6, failure_message = $7, advice = $8,
-           review_reason = nullif($9, ''), updated_at = clock_timestamp(),
-           reference_freed = c.reference_freed OR $3 IN ('failed', 'canceled')
-      FROM before b
-     WHERE c.id = b.id AND c.status = b.status
-    RETURNING c.id, b.status AS was
+       SET status = n.status, payment_intent = coalesce(c.payment_intent, nullif(n.payment_intent, '')),
+           failure_code = n.failure_code, decline_code = n.decline_code, failure_message = n.failure_message, advice = n.advice,
+           review_reason = nullif(n.review_reason, ''), updated_at = clock_timestamp(),
+           reference_freed = c.reference_freed OR n.status IN ('failed', 'canceled')
+      FROM change n
+     WHERE c.id = n.id AND c.status = n.was
+    RETURNING n.place, c.id, n.was, n.status, n.actor, n.data
+), told AS (
+    INSERT INTO charge_event (charge_id, type, from_status, to_status, actor, data)
+    SELECT id, 'charge.' || status, was, status, actor, data FROM moved
 )
-INSERT INTO charge_event (charge_id, type, from_status, to_status, actor, data)
-SELECT id, 'charge.' || $3::text, was, $3::text, $10, $11 FROM moved`
+SELECT place FROM moved`
 
 // moveCharge makes one step along the transition table. It reports false if the charge's present status does not lead to
 // change.To.
@@ -199,12 +276,12 @@ func moveCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID, change Change, act
 	if err != nil {
 		return false, fmt.Errorf("encode event: %w", err)
 	}
-	tag, err := tx.Exec(ctx, moveSQL, id, from(change.To), change.To, change.Payment, code, decline, message, advice,
+	moved, err := outbox.WriteRow(ctx, tx, moveSQL, id, strings.Join(from(change.To), " "), change.To, change.Payment, code, decline, message, advice,
 		change.Reason, actor, encoded)
 	if err != nil {
 		return false, fmt.Errorf("move charge %s to %s: %w", id, change.To, err)
 	}
-	return tag.RowsAffected() == 1, nil
+	return moved, nil
 }
 
 // ignoreSQL leaves a trace of what Stripe said and the charge did not follow.

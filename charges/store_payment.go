@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
-const selectPayment = `
-SELECT id, status, as_of, received, failure_code, decline_code, failure_message, advice,
-       coalesce(failed_as_of, '0001-01-01T00:00:00Z'), coalesce(client_secret, ''), coalesce(redirect_url, '')
-  FROM payment`
+const paymentColumns = `payment.id, status, as_of, received, failure_code, decline_code, failure_message, advice,
+       coalesce(failed_as_of, '0001-01-01T00:00:00Z'), coalesce(client_secret, ''), coalesce(redirect_url, '')`
 
-func scanPayment(row pgx.CollectableRow) (paymentState, error) {
+func scanPayment(row pgx.Row) (paymentState, error) {
 	var s paymentState
 	var code, decline, message, advice *string
 	err := row.Scan(&s.ID, &s.Status, &s.AsOf, &s.Received, &code, &decline, &message, &advice, &s.FailedAsOf, &s.ClientSecret, &s.RedirectURL)
@@ -25,29 +25,30 @@ func scanPayment(row pgx.CollectableRow) (paymentState, error) {
 	return s, err
 }
 
-// findPayment returns what is known of a payment; nothing yet is the zero state. Whoever changes it holds its charge's lock.
-func findPayment(ctx context.Context, db querier, id string) (paymentState, error) {
-	rows, err := db.Query(ctx, selectPayment+` WHERE id = $1`, id)
-	if err != nil {
-		return paymentState{}, fmt.Errorf("find payment: %w", err)
-	}
-	state, err := pgx.CollectOneRow(rows, scanPayment)
+const readPaymentSQL = `
+SELECT asked.place, ` + paymentColumns + `
+  FROM unnest($1::integer[], $2::text[]) AS asked (place, id)
+ CROSS JOIN LATERAL (SELECT * FROM payment WHERE id = asked.id OFFSET 0) payment`
+
+// readPayment returns what is known of a payment; nothing yet is the zero state. Whoever changes it holds its charge's lock.
+func readPayment(ctx context.Context, tx pgx.Tx, id string) (paymentState, error) {
+	state, err := scanPayment(outbox.ReadRow(ctx, tx, readPaymentSQL, id))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return paymentState{}, nil
 	}
 	if err != nil {
-		return paymentState{}, fmt.Errorf("find payment %s: %w", id, err)
+		return paymentState{}, fmt.Errorf("read payment %s: %w", id, err)
 	}
 	return state, nil
 }
 
 // listPayments returns all payments that Stripe has made for a charge. There should be one.
 func listPayments(ctx context.Context, db querier, charge uuid.UUID) ([]paymentState, error) {
-	rows, err := db.Query(ctx, selectPayment+` WHERE charge_id = $1 ORDER BY id`, charge)
+	rows, err := db.Query(ctx, `SELECT `+paymentColumns+` FROM payment WHERE charge_id = $1 ORDER BY id`, charge)
 	if err != nil {
 		return nil, fmt.Errorf("list payments of charge %s: %w", charge, err)
 	}
-	states, err := pgx.CollectRows(rows, scanPayment)
+	states, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (paymentState, error) { return scanPayment(row) })
 	if err != nil {
 		return nil, fmt.Errorf("list payments of charge %s: %w", charge, err)
 	}
@@ -56,13 +57,20 @@ func listPayments(ctx context.Context, db querier, charge uuid.UUID) ([]paymentS
 
 // A payment belongs to one charge for good.
 const upsertPaymentSQL = `
-INSERT INTO payment (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed, received)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, nullif($10, ''), nullif($11, ''), $12, $13)
-    ON CONFLICT (id) DO UPDATE
-   SET status = excluded.status, as_of = excluded.as_of, failure_code = excluded.failure_code, decline_code = excluded.decline_code,
-       failure_message = excluded.failure_message, advice = excluded.advice, failed_as_of = excluded.failed_as_of,
-       client_secret = excluded.client_secret, redirect_url = excluded.redirect_url, followed = excluded.followed, received = excluded.received, updated_at = clock_timestamp()
- WHERE payment.charge_id = excluded.charge_id`
+WITH stored AS (
+    INSERT INTO payment (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed, received)
+    SELECT id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, nullif(client_secret, ''), nullif(redirect_url, ''), followed, received
+      FROM unnest($2::text[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[],
+                  $11::text[], $12::text[], $13::boolean[], $14::bigint[])
+           AS new (id, charge_id, status, as_of, failure_code, decline_code, failure_message, advice, failed_as_of, client_secret, redirect_url, followed, received)
+        ON CONFLICT (id) DO UPDATE
+       SET status = excluded.status, as_of = excluded.as_of, failure_code = excluded.failure_code, decline_code = excluded.decline_code,
+           failure_message = excluded.failure_message, advice = excluded.advice, failed_as_of = excluded.failed_as_of,
+           client_secret = excluded.client_secret, redirect_url = excluded.redirect_url, followed = excluded.followed, received = excluded.received, updated_at = clock_timestamp()
+     WHERE payment.charge_id = excluded.charge_id
+    RETURNING id
+)
+SELECT place FROM stored JOIN unnest($1::integer[], $2::text[]) AS new (place, id) USING (id)`
 
 func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentState) error {
 	var code, decline, message, advice *string
@@ -71,11 +79,11 @@ func upsertPayment(ctx context.Context, tx pgx.Tx, charge uuid.UUID, s paymentSt
 		said := string(f.Advice)
 		code, decline, message, advice, failedAsOf = &f.Code, f.DeclineCode, f.Message, &said, &s.FailedAsOf
 	}
-	tag, err := tx.Exec(ctx, upsertPaymentSQL, s.ID, charge, s.Status, s.AsOf, code, decline, message, advice, failedAsOf, s.ClientSecret, s.RedirectURL, s.followed(), s.Received)
+	stored, err := outbox.WriteRow(ctx, tx, upsertPaymentSQL, s.ID, charge, s.Status, s.AsOf, code, decline, message, advice, failedAsOf, s.ClientSecret, s.RedirectURL, s.followed(), s.Received)
 	if err != nil {
 		return fmt.Errorf("store payment %s: %w", s.ID, err)
 	}
-	if tag.RowsAffected() == 0 {
+	if !stored {
 		return fmt.Errorf("store payment %s: it belongs to another charge than %s", s.ID, charge)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
 // querier reads, in a transaction or outside of one.
@@ -18,12 +20,16 @@ type querier interface {
 }
 
 const selectCharge = `
-SELECT c.id, c.caller, c.idempotency_key, c.request, c.status, c.payment_intent, c.failure_code, c.decline_code,
+SELECT ` + chargeColumns + `
+  FROM charge c` + chargeJoins
+
+const chargeColumns = `c.id, c.caller, c.idempotency_key, c.request, c.status, c.payment_intent, c.failure_code, c.decline_code,
        c.failure_message, c.advice, c.review_reason, r.status, p.client_secret, p.redirect_url, c.created_at, c.updated_at,
        CASE WHEN c.status = 'succeeded' THEN coalesce(p.received, 0) ELSE 0 END,
        coalesce((SELECT sum(amount) FROM refund WHERE payment = c.payment_intent AND status IN ` + countedRefunds + `), 0)::bigint,
-       d.status, d.reason, d.amount, d.currency, d.due_by
-  FROM charge c
+       d.status, d.reason, d.amount, d.currency, d.due_by`
+
+const chargeJoins = `
   LEFT JOIN receipt r ON r.charge_id = c.id
   LEFT JOIN payment p ON p.id = c.payment_intent
   LEFT JOIN LATERAL (
@@ -79,6 +85,20 @@ func scanCharge(row pgx.Row) (Charge, error) {
 
 func scanCharges(rows pgx.Rows) ([]Charge, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Charge, error) { return scanCharge(row) })
+}
+
+const readChargeSQL = `
+SELECT asked.place, ` + chargeColumns + `
+  FROM unnest($1::integer[], $2::uuid[]) AS asked (place, id)
+  JOIN charge c ON c.id = asked.id` + chargeJoins
+
+// readCharge is findCharge in a transaction that may be shared.
+func readCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Charge, error) {
+	c, err := scanCharge(outbox.ReadRow(ctx, tx, readChargeSQL, id))
+	if err != nil {
+		return c, fmt.Errorf("read charge %s: %w", id, err)
+	}
+	return c, nil
 }
 
 func findCharge(ctx context.Context, db querier, id uuid.UUID) (Charge, error) {

@@ -168,8 +168,8 @@ func (s *Service) applyStripeEvent(ctx context.Context, tx pgx.Tx, e ProviderEve
 	}
 	news, ok := event.paymentNews()
 	return taken(c.ID, ok, func() (EventNote, error) {
-		note, err := s.takeNews(ctx, tx, c, here, news, stripeSays, data)
-		return EventNote(note), err
+		took, err := s.takeNews(ctx, tx, c, here, news, stripeSays, data)
+		return EventNote(took.note), err
 	})
 }
 

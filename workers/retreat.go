@@ -86,6 +86,6 @@ func retreats(c Config, stripe, mail func() bool) []*retreatable {
 	return []*retreatable{
 		{name: outbox.QueueCharges, workers: c.Charging, can: stripe},
 		{name: outbox.QueueBacklog, workers: max(2, c.Charging/2), can: stripe},
-		{name: outbox.QueueReceipts, workers: mailing, can: mail},
+		{name: outbox.QueueReceipts, workers: c.Mailing, can: mail},
 	}
 }

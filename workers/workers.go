@@ -44,6 +44,7 @@ type Config struct {
 	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
+	Mailing    int           // receipts sent at once; 0: as many as a quarter of Charging
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
 	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
 	Log        *slog.Logger
@@ -52,7 +53,6 @@ type Config struct {
 
 const (
 	mailRate = 50 // receipts per second of all workers together unless told otherwise, well below SendGrid's limit
-	mailing  = 8  // receipts sent at once
 )
 
 // Workers are the running jobs of one process.
@@ -87,6 +87,9 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	}
 	if c.Charging == 0 {
 		c.Charging = 32
+	}
+	if c.Mailing == 0 {
+		c.Mailing = max(1, c.Charging/4)
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 30 * 24 * time.Hour
