@@ -20,7 +20,11 @@ type Service struct {
 	policy   Policy
 	receipts ReceiptPolicy
 	watch    *watch
-	blind    atomic.Bool // the server does not tell which one it is
+
+	backlog        outbox.Figure[[]Backlog]
+	receiptBacklog outbox.Figure[map[ReceiptStatus]int64]
+
+	blind atomic.Bool // the server does not tell which one it is
 }
 
 // Options are the service's settings.

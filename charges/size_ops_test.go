@@ -3,7 +3,10 @@ package charges
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,24 +26,31 @@ type sizeOp struct {
 }
 
 const (
-	onePages  = 100  // what is about one charge
-	pagePages = 1500 // a page of a list: fifty charges with their receipts, payments, refunds and disputes
+	onePages   = 200    // what is about one charge; that of the catalog, which a session reads once, included
+	pagePages  = 2000   // a page of a list: fifty charges with their receipts, payments, refunds and disputes
+	batchPages = 20_000 // five hundred charges, or rows that are removed; such a batch may find a table small enough to read it all
 )
+
+// waitingPages is for what reads all that waits, a tenth of the charges here.
+var waitingPages = int(*sizeRows)
 
 var sizeOps = []sizeOp{
 	{"accept", onePages, "Create", func(t *testing.T, s *sized) { s.accept(t, 1) }},
-	{"accept a hundred", 40 * onePages, "Create", func(t *testing.T, s *sized) { s.accept(t, 100) }},
+	{"accept a hundred", 4000, "Create", func(t *testing.T, s *sized) { s.accept(t, 100) }},
 	{"accept again", onePages, "Create Key Get", func(t *testing.T, s *sized) {
-		for _, status := range []Status{Pending, Succeeded} { // the answer is stored, and has expired
-			c := must[Charge](t)(s.Get(t.Context(), "", s.pick(t, status)))
-			again := s.Create(t.Context(), []CreateCharge{{Caller: c.Caller, Key: c.IdempotencyKey, Request: c.Request}})[0]
-			if again.Err != nil || !again.Replayed || again.ChargeID != c.ID {
-				t.Fatalf("again: %+v", again)
+		first := CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference = uuid.NewString() })}
+		for i, status := range []int{202, 202, 200} { // new, stored, and expired
+			if i == 2 {
+				s.exec(t, `DELETE FROM idempotency_key WHERE key = $1`, first.Key)
 			}
-			must[KeyUse](t)(s.Key(t.Context(), c.Caller, c.IdempotencyKey))
-			if other := s.Create(t.Context(), []CreateCharge{{Caller: c.Caller, Key: uuid.New(), Request: c.Request}})[0]; other.Err == nil {
-				t.Fatal("a reference was taken twice")
+			if a := s.Create(t.Context(), []CreateCharge{first})[0]; a.Err != nil || a.Status != status {
+				t.Fatalf("%d: %+v", status, a)
 			}
+			must[KeyUse](t)(s.Key(t.Context(), "shop-3", first.Key))
+		}
+		first.Key = uuid.New()
+		if other := s.Create(t.Context(), []CreateCharge{first})[0]; other.Err == nil {
+			t.Fatal("a reference was taken twice")
 		}
 	}},
 	{"late", onePages, "Create", func(t *testing.T, s *sized) {
@@ -69,7 +79,9 @@ var sizeOps = []sizeOp{
 		for _, caller := range []string{"shop-3", ""} {
 			for _, after := range []uuid.UUID{{}, deep} {
 				for _, status := range append([]Status{""}, Statuses...) {
-					s.list(t, caller, ListFilter{Status: status, After: after, Limit: 50})
+					if !status.Waiting() {
+						s.list(t, caller, ListFilter{Status: status, After: after, Limit: 50})
+					}
 				}
 			}
 		}
@@ -83,14 +95,22 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
+	// What waits has one index, for all callers and both statuses: a page costs no more than all that waits.
+	{"list what waits", waitingPages, "List", func(t *testing.T, s *sized) {
+		for _, caller := range []string{"shop-3", ""} {
+			for _, status := range []Status{Pending, Processing} {
+				s.list(t, caller, ListFilter{Status: status, Limit: 50})
+			}
+		}
+	}},
 	{"review", pagePages, "Reviews Evidence Rule", func(t *testing.T, s *sized) {
 		if list, _, err := s.Reviews(t.Context(), 50); err != nil || len(list) == 0 {
 			t.Fatal(len(list), err)
 		}
 		id := s.pick(t, NeedsReview)
 		must[Evidence](t)(s.Evidence(t.Context(), id))
-		if _, err := s.Rule(t.Context(), id, Ruling{As: Succeeded, Payment: "pi_" + uuid.NewString(), Because: "seen", Actor: "operator:ada"}); err != nil {
-			t.Log(err)
+		if _, err := s.Rule(t.Context(), id, Ruling{As: Succeeded, Payment: "pi_" + uuid.NewString()[:8], Because: "seen", Actor: "operator:ada"}); err != nil {
+			t.Fatal(err)
 		}
 	}},
 	{"pay", onePages, "Begin Settle ClaimReceipt SettleReceipt ConfirmIdentity outbox.Enqueue", func(t *testing.T, s *sized) {
@@ -104,13 +124,37 @@ var sizeOps = []sizeOp{
 		b := s.begin(t, s.pick(t, Pending), s.here())
 		must[bool](t)(s.Settle(t.Context(), b.Attempt, Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: NewPaymentMethod}}}))
 	}},
-	{"look", onePages, "Looked TakeReading SaveReading DropReading RemoveReadings", func(t *testing.T, s *sized) {
-		b := s.begin(t, s.pick(t, Pending), s.here())
-		must[bool](t)(s.Settle(t.Context(), b.Attempt, Result{Outcome: Unknown}))
-		later := s.here()
-		later.Clock = later.Clock.Add(24 * time.Hour)
-		b = s.begin(t, b.Charge.ID, later)
-		t.Log(b.Action)
+	{"look", onePages, "Looked TakeReading SaveReading DropReading", func(t *testing.T, s *sized) {
+		s.exec(t, `DELETE FROM reading_payment; DELETE FROM reading`)
+		b := s.begin(t, s.pickOldest(t, Pending), s.here())
+		if b.Action != LookFirst {
+			t.Fatalf("begin: %+v", b.Permit)
+		}
+		hold, turn, err := s.TakeReading(t.Context(), b)
+		if err != nil || turn != ReadOn {
+			t.Fatal(turn, err)
+		}
+		other := paidNow(b.Charge)
+		other.Key = uuid.NewString()
+		if err := s.SaveReading(t.Context(), &hold, []News{other}, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		b = s.begin(t, b.Charge.ID, s.here())
+		if b.Action != Send || len(b.Looks) != 1 {
+			t.Fatalf("begin: %+v", b.Permit)
+		}
+		if err := s.Looked(t.Context(), b.Charge.ID, b.Permit, b.Here, Look{Seen: 1, Error: "cut short"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		s.exec(t, `DELETE FROM reading_payment; DELETE FROM reading`)
+		b = s.begin(t, s.pickOldest(t, Pending), s.here())
+		hold, _, err = s.TakeReading(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DropReading(t.Context(), hold); err != nil {
+			t.Fatal(err)
+		}
 	}},
 	{"follow", onePages, "Follow Payments Hear BeginCancel SettleCancel", func(t *testing.T, s *sized) {
 		id := s.pick(t, RequiresAction)
@@ -140,7 +184,7 @@ var sizeOps = []sizeOp{
 		batch := fmt.Sprintf(`[{"sg_event_id":%q,"event":"bounce","timestamp":1793000000,"oncepay_key":%q,"oncepay_charge":%q}]`, uuid.NewString(), c.IdempotencyKey, c.ID)
 		must[[]ProviderEvent](t)(s.TakeReceiptEvents(t.Context(), []byte(batch)))
 	}},
-	{"webhooks that wait", 5 * onePages, "ApplyPending EventBacklog", func(t *testing.T, s *sized) {
+	{"webhooks that wait", 1000, "ApplyPending EventBacklog", func(t *testing.T, s *sized) {
 		must[[]ProviderEvent](t)(s.ApplyPending(t.Context()))
 		if _, _, err := s.EventBacklog(t.Context()); err != nil {
 			t.Fatal(err)
@@ -154,7 +198,7 @@ var sizeOps = []sizeOp{
 		must[ProviderEvent](t)(s.ProviderEvent(t.Context(), list[0].ID))
 		must[int64](t)(s.RetryEvents(t.Context(), []int64{list[0].ID}))
 	}},
-	{"remove", removeBatch * 20, "ExpireKeys RemoveEvents RemoveReadings", func(t *testing.T, s *sized) {
+	{"remove", batchPages, "ExpireKeys RemoveEvents RemoveReadings", func(t *testing.T, s *sized) {
 		removed := must[int64](t)(s.ExpireKeys(t.Context()))
 		removed += must[int64](t)(s.RemoveEvents(t.Context(), 29*24*time.Hour))
 		removed += must[int64](t)(s.RemoveReadings(t.Context()))
@@ -170,22 +214,27 @@ var sizeOps = []sizeOp{
 		}
 	}},
 	{"restored", onePages, "DeclareRestored Restorations Blind", func(t *testing.T, s *sized) {
+		must[Restoration](t)(s.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "a test"))
 		must[[]Restoration](t)(s.Restorations(t.Context()))
+		if s.Blind() {
+			t.Error("restores are not seen")
+		}
+		s.exec(t, `DELETE FROM restoration`)
 	}},
-	{"figures", onePages, "Backlog ReceiptBacklog outbox.QueueDepths outbox.UnknownKinds", func(t *testing.T, s *sized) {
+	{"figures", waitingPages, "Backlog ReceiptBacklog outbox.QueueDepths outbox.UnknownKinds", func(t *testing.T, s *sized) {
 		must[[]Backlog](t)(s.Backlog(t.Context()))
 		must[map[ReceiptStatus]int64](t)(s.ReceiptBacklog(t.Context()))
 		must[map[string]int64](t)(s.box.QueueDepths(t.Context()))
 		must[map[string]int64](t)(s.box.UnknownKinds(t.Context()))
 	}},
-	{"outbox", 20 * 500, "Unfinished CountSettled outbox.Sweep outbox.List outbox.Preview outbox.Replay outbox.ReplayAt", func(t *testing.T, s *sized) {
+	{"outbox", batchPages, "Unfinished CountSettled outbox.Sweep outbox.List outbox.Preview outbox.Replay outbox.ReplayAt", func(t *testing.T, s *sized) {
 		if _, _, err := s.box.List(t.Context(), s, outbox.Filter{}, uuid.Nil, 50); err != nil {
 			t.Fatal(err)
 		}
 		must[outbox.Report](t)(s.box.Sweep(t.Context(), s))
 		must[outbox.Report](t)(s.box.Preview(t.Context(), s, outbox.Filter{ChargeIDs: []uuid.UUID{s.pick(t, Pending)}}))
 	}},
-	{"backlog", 40 * 2000, "outbox.MoveOverdue", func(t *testing.T, s *sized) {
+	{"backlog", 4 * batchPages, "outbox.MoveOverdue", func(t *testing.T, s *sized) {
 		must[int64](t)(s.box.MoveOverdue(t.Context()))
 	}},
 	{"hurry", onePages, "outbox.Hurry", func(t *testing.T, s *sized) {
@@ -196,6 +245,58 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
+	{"replay", batchPages, "outbox.Replay outbox.ReplayAt", func(t *testing.T, s *sized) {
+		s.exec(t, `DELETE FROM river_job WHERE id IN (SELECT id FROM river_job WHERE state = 'available' ORDER BY id DESC LIMIT 1000)`)
+		r := must[outbox.Report](t)(s.box.ReplayAt(t.Context(), s, outbox.Filter{}, "operator:ada", 1e6, nil))
+		if r.Enqueued < 900 {
+			t.Errorf("%d jobs", r.Enqueued)
+		}
+		must[outbox.Report](t)(s.box.Replay(t.Context(), s, outbox.Filter{Caller: "nobody"}, "operator:ada", nil))
+	}},
+	// Last, since it pauses.
+	{"outage", 4 * batchPages, "outbox.ProviderFailed outbox.Reconcile outbox.StartTrial outbox.TrialFailed outbox.TrialCallEnded " +
+		"outbox.ProviderSucceeded outbox.PauseProvider outbox.ResumeProvider outbox.Health outbox.Lease outbox.SlowDown", func(t *testing.T, s *sized) {
+		ctx := t.Context()
+		_, _, err := s.box.ProviderFailed(ctx, outbox.Stripe, outbox.Down, "away", true, false)
+		_, _, _, err2 := s.box.Reconcile(ctx, outbox.Stripe)
+		_, _, err3 := s.box.StartTrial(ctx, outbox.Stripe)
+		_, _, err4 := s.box.TrialFailed(ctx, outbox.Stripe, outbox.Down, "away")
+		err5 := s.box.TrialCallEnded(ctx, outbox.Stripe, time.Now())
+		_, _, err6 := s.box.ProviderSucceeded(ctx, outbox.Stripe)
+		_, err7 := s.box.PauseProvider(ctx, outbox.SendGrid, "operator:ada", "a test")
+		_, _, err8 := s.box.ResumeProvider(ctx, outbox.SendGrid, "operator:ada", "a test")
+		_, err9 := s.box.Lease(ctx, outbox.SendGrid, outbox.Fresh, 1, 25)
+		_, err10 := s.box.SlowDown(ctx, outbox.SendGrid, 25, 0)
+		_, err11 := s.box.Health(ctx, outbox.Stripe)
+		if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
+			t.Fatal(err)
+		}
+	}},
+}
+
+// A method that is new is to be explained.
+func TestEveryMethodIsExplained(t *testing.T) {
+	t.Parallel()
+	explained := map[string]bool{}
+	for _, op := range sizeOps {
+		for _, name := range strings.Fields(op.methods) {
+			explained[name] = true
+		}
+	}
+	for prefix, typ := range map[string]reflect.Type{"": reflect.TypeFor[*Service](), "outbox.": reflect.TypeFor[*outbox.Outbox]()} {
+		for i := range typ.NumMethod() {
+			if name := prefix + typ.Method(i).Name; !explained[name] {
+				t.Errorf("no operation runs %s on a large database", name)
+			}
+		}
+	}
+}
+
+func (s *sized) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := s.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *sized) accept(t *testing.T, n int) {

@@ -53,13 +53,13 @@ SELECT payment_intent, id, CASE status WHEN 'failed' THEN 'requires_payment_meth
 
 -- receipt
 INSERT INTO receipt (charge_id, recipient, status, claimed_at, message_id, created_at, updated_at)
-SELECT id, 'buyer@example.com', CASE WHEN amount % 5000 = 7 THEN 'unknown' ELSE 'delivered' END, updated_at, 'm-' || id, updated_at, updated_at
+SELECT id, 'buyer@example.com', CASE WHEN amount % 5000 = 57 THEN 'unknown' ELSE 'delivered' END, updated_at, 'm-' || id, updated_at, updated_at
   FROM charge WHERE status = 'succeeded'
 
 -- webhook_event
 INSERT INTO webhook_event (provider, event_id, type, raw, occurred_at, status, charge_id, tries, received_at, updated_at, due_at)
 SELECT e.provider, e.prefix || payment_intent, e.type, convert_to(repeat(e.type, 5), 'UTF8'), updated_at,
-       CASE WHEN amount % 10000 = 7 THEN 'pending' ELSE 'applied' END, id, 1, updated_at, updated_at, updated_at
+       CASE WHEN amount % 10000 = 57 THEN 'pending' ELSE 'applied' END, id, 1, updated_at, updated_at, updated_at
   FROM charge, (VALUES ('stripe', 'evt_', 'payment_intent.succeeded'), ('sendgrid', 'sg_', 'delivered')) AS e (provider, prefix, type)
  WHERE charge.status = 'succeeded'
 
