@@ -99,8 +99,8 @@ func findReference(ctx context.Context, db querier, caller, reference string) (C
 	return c, nil
 }
 
-// mostListed bounds a page of charges.
-const mostListed = 10_000
+// mostListed bounds a page of charges. A list reads one more, to tell whether there are more.
+const mostListed = 100
 
 // The list has a text for each way into the table, since one for all would leave the planner no index for any: a page costs what is on it, and not
 // what lies between. The inner limit tells the planner so, for whom $5 may be anything. It goes on below an id; see newestID.
@@ -111,7 +111,7 @@ const (
    AND ($3 = '' OR c.reference = $3)
    AND c.id < $4
  ORDER BY c.id DESC
- LIMIT 10001) newest LIMIT $5))
+ LIMIT 101) newest LIMIT $5))
  ORDER BY c.id DESC`
 
 	ofAnybody = ` WHERE $1 = ''`
@@ -165,7 +165,6 @@ func listCharges(ctx context.Context, db querier, caller string, f ListFilter) (
 	if f.After == uuid.Nil {
 		f.After = newestID
 	}
-	f.Limit = min(f.Limit, mostListed+1)
 	rows, err := db.Query(ctx, listSQL(caller, f), caller, f.Status, f.Reference, f.After, f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("list charges: %w", err)
