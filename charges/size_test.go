@@ -46,7 +46,36 @@ func TestPlansAtSize(t *testing.T) {
 				x.end(t)
 			})
 		}
+		x.service.pool.Close() // and so tell the server what was used
 	}
+	unused(t, pool)
+}
+
+// unused finds indexes of ours that no statement has used: each costs every write. Those that keep a rule are left out.
+func unused(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `
+SELECT s.indexrelname
+  FROM pg_stat_user_indexes s JOIN pg_index i USING (indexrelid)
+ WHERE s.idx_scan = 0 AND NOT i.indisunique AND s.indexrelname NOT LIKE 'river%'
+ ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if notExplained[name] == "" {
+			t.Errorf("no statement uses the index %s", name)
+		}
+	}
+}
+
+// notExplained are indexes that are used by what is not run here, and by what.
+var notExplained = map[string]string{
+	"reading_kept": "there are few readings here, and they are read without an index",
 }
 
 // explained is a service whose statements PostgreSQL explains to us, by notices of auto_explain.

@@ -42,7 +42,7 @@ SELECT overlay(id::text PLACING substr(idempotency_key::text, 20, 4) FROM 20)::u
 
 -- look
 INSERT INTO look (charge_id, operation, complete, seen, begun_at, looked_at)
-SELECT id, 'charge', true, 10, updated_at, updated_at FROM charge WHERE status = 'needs_review' OR amount % 100 = 0 AND status = 'succeeded'
+SELECT id, 'charge', true, 10, updated_at, updated_at FROM charge WHERE status = 'needs_review' OR amount % 100 = 57 AND status = 'succeeded'
 
 -- payment
 INSERT INTO payment (id, charge_id, status, as_of, received, failure_code, failed_as_of, client_secret, followed, updated_at)
@@ -65,11 +65,11 @@ SELECT e.provider, e.prefix || payment_intent, e.type, convert_to(repeat(e.type,
 
 -- refund
 INSERT INTO refund (id, charge_id, payment, amount, currency, status, as_of)
-SELECT 're_' || payment_intent, id, payment_intent, 50, 'usd', 'succeeded', updated_at FROM charge WHERE status = 'succeeded' AND amount % 50 = 1
+SELECT 're_' || payment_intent, id, payment_intent, 50, 'usd', 'succeeded', updated_at FROM charge WHERE status = 'succeeded' AND amount % 50 = 7
 
 -- dispute
 INSERT INTO dispute (id, charge_id, payment, amount, currency, status, reason, opened_at, as_of)
-SELECT 'dp_' || payment_intent, id, payment_intent, amount, 'usd', 'lost', 'fraudulent', updated_at, updated_at FROM charge WHERE status = 'succeeded' AND amount % 1000 = 1
+SELECT 'dp_' || payment_intent, id, payment_intent, amount, 'usd', 'lost', 'fraudulent', updated_at, updated_at FROM charge WHERE status = 'succeeded' AND amount % 100 = 58
 
 -- river_job
 INSERT INTO river_job (state, attempt, max_attempts, attempted_at, created_at, finalized_at, scheduled_at, priority, args, kind, queue)
