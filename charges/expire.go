@@ -28,7 +28,7 @@ SELECT count(*), coalesce(max(expires_at), now()) FROM gone`
 // returns how many it removed. The charges keep their keys: a key makes one charge, at any age. A request with a key whose answer is being removed
 // does not wait for that.
 func (s *Service) ExpireKeys(ctx context.Context) (removed int64, err error) {
-	return inBatches(expireBatch, func(from time.Time) (n int64, to time.Time, err error) {
+	return inBatches(ctx, expireBatch, func(from time.Time) (n int64, to time.Time, err error) {
 		err = outbox.InTx(ctx, s.pool, "keys.expire", func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, expireKeysSQL, from, expireBatch).Scan(&n, &to)
 		})
@@ -40,10 +40,11 @@ func (s *Service) ExpireKeys(ctx context.Context) (removed int64, err error) {
 }
 
 // inBatches calls remove, which removes at most size rows that are of a time or younger and says of what time the last of them was, until it finds
-// fewer. It returns how many were removed.
-func inBatches(size int64, remove func(from time.Time) (n int64, to time.Time, err error)) (removed int64, err error) {
+// fewer, and rests between two batches for as long as one takes. It returns how many were removed.
+func inBatches(ctx context.Context, size int64, remove func(from time.Time) (n int64, to time.Time, err error)) (removed int64, err error) {
 	from := time.Unix(0, 0)
 	for {
+		began := time.Now()
 		n, to, err := remove(from)
 		if err != nil {
 			return removed, err
@@ -51,6 +52,9 @@ func inBatches(size int64, remove func(from time.Time) (n int64, to time.Time, e
 		removed, from = removed+n, to
 		if n < size {
 			return removed, nil
+		}
+		if err := rest(ctx, time.Since(began)); err != nil {
+			return removed, err
 		}
 	}
 }

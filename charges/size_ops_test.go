@@ -27,7 +27,7 @@ type sizeOp struct {
 
 const (
 	onePages   = 200    // what is about one charge; that of the catalog, which a session reads once, included
-	pagePages  = 2000   // a page of a list: fifty charges with their receipts, payments, refunds and disputes
+	pagePages  = 3000   // a page of a list: fifty charges with their receipts, payments, refunds and disputes
 	batchPages = 20_000 // five hundred charges, or rows that are removed; such a batch may find a table small enough to read it all
 )
 
@@ -199,11 +199,12 @@ var sizeOps = []sizeOp{
 		must[ProviderEvent](t)(s.ProviderEvent(t.Context(), list[0].ID))
 		must[int64](t)(s.RetryEvents(t.Context(), []int64{list[0].ID}))
 	}},
-	{"remove", batchPages, "ExpireKeys RemoveEvents RemoveReadings", func(t *testing.T, s *sized) {
+	{"remove", batchPages, "ExpireKeys RemoveEvents RemoveReadings RemoveAttempts", func(t *testing.T, s *sized) {
 		s.vacuum(t)
 		removed := must[int64](t)(s.ExpireKeys(t.Context()))
 		removed += must[int64](t)(s.RemoveEvents(t.Context(), 29*24*time.Hour))
 		removed += must[int64](t)(s.RemoveReadings(t.Context()))
+		removed += must[int64](t)(s.RemoveAttempts(t.Context(), 29*24*time.Hour))
 		t.Log(removed)
 	}},
 	{"receipts by hand", pagePages, "UnknownReceipts RuleReceipt ResendUnknown", func(t *testing.T, s *sized) {

@@ -95,7 +95,7 @@ SELECT count(*), coalesce(max(received_at), now()) FROM gone`
 // are none or ctx ends, and returns how many it removed. One that is sent again after that has no second effect either:
 // what it says is already known.
 func (s *Service) RemoveEvents(ctx context.Context, age time.Duration) (removed int64, err error) {
-	return inBatches(removeBatch, func(from time.Time) (n int64, to time.Time, err error) {
+	return inBatches(ctx, removeBatch, func(from time.Time) (n int64, to time.Time, err error) {
 		err = outbox.InTx(ctx, s.pool, "webhook.remove", func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, removeEventsSQL, from, age, removeBatch).Scan(&n, &to)
 		})

@@ -44,6 +44,7 @@ type Config struct {
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
+	KeepSent   time.Duration // how long the attempts of a final charge are kept; 0: 400 days
 	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
@@ -86,6 +87,9 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 30 * 24 * time.Hour
+	}
+	if c.KeepSent == 0 {
+		c.KeepSent = keepAttempts
 	}
 	if c.Readiness == nil {
 		c.Readiness = c.Outbox
@@ -149,6 +153,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
 	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, mailRate), log: c.Log, metrics: metrics, health: mailHealth})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
+	river.AddWorker(jobs, &attemptsWorker{charges: c.Charges, keep: c.KeepSent, log: c.Log})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
 	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
