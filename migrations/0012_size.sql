@@ -9,11 +9,6 @@ CREATE INDEX IF NOT EXISTS charge_aside_by_caller ON charge (caller, status, id)
 CREATE INDEX IF NOT EXISTS charge_freed_reference ON charge (caller, reference)
     WHERE reference_freed AND reference IS NOT NULL;
 
--- No statement has ever used these.
-DROP INDEX IF EXISTS webhook_event_by_charge;
-DROP INDEX IF EXISTS refund_by_charge;
-DROP INDEX IF EXISTS dispute_by_charge;
-
 -- Autovacuum comes when a fifth of a table is dead or new, and a tenth has changed since its statistics were made
 -- (https://www.postgresql.org/docs/current/routine-vacuuming.html#AUTOVACUUM). Of ten million rows that is two million: until then whoever reads
 -- the front of an index passes over them, and the planner believes yesterday's figures. The lock that SET takes lets everybody read and write.
@@ -45,3 +40,8 @@ ALTER TABLE webhook_event SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum
 -- times a second. The table is River's, and so are its columns and indexes; how often it is vacuumed is said by whoever fills it, and no
 -- migration of River's touches that.
 ALTER TABLE river_job SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0.02);
+
+-- No statement has ever used these. This comes last, since it locks their tables against everybody until the transaction ends.
+DROP INDEX IF EXISTS webhook_event_by_charge;
+DROP INDEX IF EXISTS refund_by_charge;
+DROP INDEX IF EXISTS dispute_by_charge;

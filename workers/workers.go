@@ -28,6 +28,7 @@ const (
 	rescueAfter   = 60 * time.Second
 	fetchCooldown = 50 * time.Millisecond
 	fetchPoll     = 200 * time.Millisecond // a job whose commit came after its notification waits for this
+	keepJobs      = time.Hour              // River keeps a finished job for a day; nothing here reads it again, and the charge's trail says more
 	stopBound     = jobTimeout             // jobs in flight are given this long to end and be saved; most need a second or two
 )
 
@@ -169,11 +170,13 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 		JobTimeout:           jobTimeout,
 		RescueStuckJobsAfter: rescueAfter,
 		FetchCooldown:        fetchCooldown,
-		FetchPollInterval:    fetchPoll,
-		PollOnly:             c.PollOnly,
-		RetryPolicy:          retryPolicy{},
-		Middleware:           []rivertype.Middleware{&guard{log: c.Log}},
-		FetchOnlyKnownKinds:  true, // what a newer release has written waits for a newer worker, and costs no attempt
+
+		CompletedJobRetentionPeriod: keepJobs,
+		FetchPollInterval:           fetchPoll,
+		PollOnly:                    c.PollOnly,
+		RetryPolicy:                 retryPolicy{},
+		Middleware:                  []rivertype.Middleware{&guard{log: c.Log}},
+		FetchOnlyKnownKinds:         true, // what a newer release has written waits for a newer worker, and costs no attempt
 		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
 		ReindexerSchedule: river.NeverSchedule(),
 		ErrorHandler:      errorHandler{c.Log},
