@@ -191,7 +191,7 @@ func BenchmarkEncode(b *testing.B) {
 		CaptureMethod: charges.CaptureAutomatic, Description: "Order 4711", Metadata: map[string]string{"cart": "c-4711", "channel": "web"}}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := (*Gateway)(nil).Encode(c); err != nil {
+		if _, err := (*stripe.Gateway)(nil).Encode(c); err != nil {
 			b.Fatal(err)
 		}
 	}
