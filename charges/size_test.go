@@ -172,10 +172,12 @@ func (x *explained) notice(text string) {
 		return
 	}
 	x.seen++
+	if exempt(explained.SQL) {
+		return
+	}
 	pages := explained.Plan.Hit + explained.Plan.Read
 	x.worst = max(x.worst, pages)
 	switch from := x.fromEndToEnd(explained.Plan); {
-	case exempt(explained.SQL):
 	case from != "" && x.bound < batchPages:
 		x.said = append(x.said, fmt.Sprintf("%s is read from end to end (%d pages):\n%s", from, pages, text))
 	case pages > x.bound:

@@ -107,8 +107,6 @@ const mostListed = 100
 const (
 	listIDs  = ` WHERE c.id = ANY (ARRAY(SELECT id FROM (SELECT c.id FROM charge c`
 	listPage = `
-   AND ($2 = '' OR c.status = $2)
-   AND ($3 = '' OR c.reference = $3)
    AND c.id < $4
  ORDER BY c.id DESC
  LIMIT 101) newest LIMIT $5))
@@ -117,8 +115,13 @@ const (
 	ofAnybody = ` WHERE $1 = ''`
 	ofCaller  = ` WHERE c.caller = $1`
 
+	withAnyReference = ` AND $3 = ''`
+	withAnyStatus    = ` AND $2 = ''`
+	withStatus       = ` AND c.status = $2`
+	orAnyStatus      = ` AND ($2 = '' OR c.status = $2)`
+
 	// Most charges go from pending by way of processing to succeeded: the others have indexes of their own, of which those know nothing.
-	listAside      = ` AND c.status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled') AND c.status = $2`
+	listAside      = ` AND c.status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled')`
 	listUnfinished = ` AND c.status NOT IN ('succeeded', 'failed', 'canceled')`
 
 	// A caller's reference is on one charge that holds it and on those that have freed it.
@@ -148,12 +151,15 @@ func listSQL(caller string, f ListFilter) string {
 	}
 	switch {
 	case f.Reference != "":
-		which = reference
-	case f.Status == "" || f.Status == Succeeded:
+		which = reference + orAnyStatus
+	case f.Status == "":
+		which += withAnyReference + withAnyStatus
+	case f.Status == Succeeded:
+		which += withAnyReference + withStatus
 	case f.Status.Waiting():
-		which += listUnfinished
+		which += withAnyReference + withStatus + listUnfinished
 	default:
-		which += listAside
+		which += withAnyReference + withStatus + listAside
 	}
 	return selectCharge + listIDs + which + listPage
 }

@@ -79,13 +79,14 @@ func (s *Service) putOff(ctx context.Context, id int64, note EventNote) error {
 	})
 }
 
-// As with expireKeysSQL, a batch goes on where the one before it ended.
+// As with expireKeysSQL, a batch goes on where the one before it ended. now() ends the reading of the index where clock_timestamp(), which may change
+// from row to row, would not.
 const removeEventsSQL = `
 WITH gone AS (
     DELETE FROM webhook_event
      WHERE id = ANY (ARRAY(
            SELECT id FROM webhook_event
-            WHERE status <> 'pending' AND received_at >= $1 AND received_at < clock_timestamp() - $2::interval
+            WHERE status <> 'pending' AND received_at >= $1 AND received_at < now() - $2::interval
             ORDER BY received_at LIMIT $3 FOR UPDATE SKIP LOCKED))
     RETURNING received_at
 )
