@@ -15,8 +15,12 @@ type Backlog struct {
 	Oldest time.Duration // age of the oldest
 }
 
-// Backlog counts what is not final, by status. It reads only what is unfinished.
+// Backlog counts what is not final, by status. It reads only what is unfinished, and what takes long to count is an [outbox.Figure].
 func (s *Service) Backlog(ctx context.Context) ([]Backlog, error) {
+	return s.backlog.Of(func() ([]Backlog, error) { return s.countBacklog(ctx) })
+}
+
+func (s *Service) countBacklog(ctx context.Context) ([]Backlog, error) {
 	rows, err := s.reads.Query(ctx, `
 SELECT status, count(*), clock_timestamp() - min(created_at)
   FROM charge
@@ -32,8 +36,12 @@ SELECT status, count(*), clock_timestamp() - min(created_at)
 	return backlog, nil
 }
 
-// ReceiptBacklog counts receipts that are due, in hand or in doubt, by status.
+// ReceiptBacklog counts receipts that are due, in hand or in doubt, by status, as [Service.Backlog] does.
 func (s *Service) ReceiptBacklog(ctx context.Context) (map[ReceiptStatus]int64, error) {
+	return s.receiptBacklog.Of(func() (map[ReceiptStatus]int64, error) { return s.countReceipts(ctx) })
+}
+
+func (s *Service) countReceipts(ctx context.Context) (map[ReceiptStatus]int64, error) {
 	rows, err := s.reads.Query(ctx, `
 SELECT status, count(*) FROM receipt WHERE status IN ('pending', 'sending', 'unknown') GROUP BY status`)
 	if err != nil {

@@ -18,44 +18,43 @@ const FingerprintVersion = 1
 // canonicalTime has a fixed precision, PostgreSQL's.
 const canonicalTime = "2006-01-02T15:04:05.000000Z"
 
+// canonicalRequest has the members in their canonical order, which is that of their names.
+type canonicalRequest struct {
+	Amount                    int64             `json:"amount"`
+	CaptureMethod             string            `json:"capture_method,omitzero"`
+	Currency                  string            `json:"currency"`
+	Customer                  string            `json:"customer,omitzero"`
+	Description               string            `json:"description,omitzero"`
+	Metadata                  map[string]string `json:"metadata,omitzero"`
+	OffSession                bool              `json:"off_session,omitzero"`
+	PaymentMethod             string            `json:"payment_method"`
+	ReceiptEmail              string            `json:"receipt_email,omitzero"`
+	Reference                 string            `json:"reference,omitzero"`
+	ReturnURL                 string            `json:"return_url,omitzero"`
+	SendBefore                string            `json:"send_before,omitzero"`
+	SetupFutureUsage          string            `json:"setup_future_usage,omitzero"`
+	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix,omitzero"`
+}
+
 // Canonical writes the request in its one canonical form: JSON as RFC 8785 has it, without members that have their default.
 // Two bodies that mean the same have the same canonical form, whatever release reads them: a member that a later release adds
 // is absent from it until somebody uses it. [ParseCanonical] reads it back.
 func (r Request) Canonical() []byte {
 	r = r.normalised()
-	members := map[string]any{
-		"amount":         r.Amount,
-		"currency":       r.Currency,
-		"payment_method": r.PaymentMethod,
-	}
-	for name, text := range map[string]string{
-		"customer":                    r.Customer,
-		"setup_future_usage":          r.SetupFutureUsage,
-		"return_url":                  r.ReturnURL,
-		"receipt_email":               r.ReceiptEmail,
-		"description":                 r.Description,
-		"statement_descriptor_suffix": r.StatementDescriptorSuffix,
-		"reference":                   r.Reference,
-	} {
-		if text != "" {
-			members[name] = text
-		}
-	}
-	if r.OffSession {
-		members["off_session"] = true
+	c := canonicalRequest{
+		Amount: r.Amount, Currency: r.Currency, Customer: r.Customer, Description: r.Description, Metadata: r.Metadata, OffSession: r.OffSession,
+		PaymentMethod: r.PaymentMethod, ReceiptEmail: r.ReceiptEmail, Reference: r.Reference, ReturnURL: r.ReturnURL,
+		SetupFutureUsage: r.SetupFutureUsage, StatementDescriptorSuffix: r.StatementDescriptorSuffix,
 	}
 	if r.CaptureMethod != CaptureAutomatic {
-		members["capture_method"] = r.CaptureMethod
-	}
-	if r.Metadata != nil {
-		members["metadata"] = r.Metadata
+		c.CaptureMethod = r.CaptureMethod
 	}
 	if r.SendBefore != nil {
-		members["send_before"] = r.SendBefore.Format(canonicalTime)
+		c.SendBefore = r.SendBefore.Format(canonicalTime)
 	}
 	// A decoded request holds only valid text; the options keep a request made by hand from failing.
 	anyText := json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	text, err := json.Marshal(members, anyText)
+	text, err := json.Marshal(c, anyText)
 	if err == nil {
 		err = (*jsontext.Value)(&text).Canonicalize(anyText, jsontext.CanonicalizeRawInts(false))
 	}

@@ -44,10 +44,10 @@ func (c Charge) shownTo(caller string) Charge {
 }
 
 // List returns charges, newest first, and whether there are more. The order is that of their ids, so a
-// page stays the same while new charges arrive.
+// page stays the same while new charges arrive. A page has at most 100, whatever the limit.
 func (s *Service) List(ctx context.Context, caller string, f ListFilter) (page []Charge, more bool, err error) {
-	limit := f.Limit
-	f.Limit++
+	limit := min(f.Limit, mostListed)
+	f.Limit = limit + 1
 	page, err = listCharges(ctx, s.reads, caller, f)
 	for i, c := range page {
 		page[i] = c.shownTo(caller)

@@ -168,11 +168,11 @@ const removeReadPaymentsSQL = `
 DELETE FROM reading_payment
  WHERE ctid = ANY (ARRAY(
        SELECT p.ctid FROM reading_payment p JOIN reading r ON r.id = p.reading_id
-        WHERE r.keep_until < clock_timestamp() LIMIT $1))`
+        WHERE r.keep_until < now() LIMIT $1))`
 
 const removeReadingsSQL = `
 DELETE FROM reading r
- WHERE keep_until < clock_timestamp() AND NOT EXISTS (SELECT FROM reading_payment p WHERE p.reading_id = r.id)`
+ WHERE keep_until < now() AND NOT EXISTS (SELECT FROM reading_payment p WHERE p.reading_id = r.id)`
 
 // RemoveReadings removes readings that nothing uses any more, a batch to a transaction, until there are none, and returns how many rows
 // it removed.

@@ -19,20 +19,24 @@ type Waiting struct {
 
 // Reviews returns the charges that a person must decide about, the latest accepted first, at most limit of them, and whether there are more.
 func (s *Service) Reviews(ctx context.Context, limit int) (list []Waiting, more bool, err error) {
-	page, more, err := s.List(ctx, "", ListFilter{Status: NeedsReview, Limit: limit})
-	if err != nil {
-		return nil, false, err
-	}
-	for _, c := range page {
-		states, err := listPayments(ctx, s.reads, c.ID)
-		if err != nil {
+	f := ListFilter{Status: NeedsReview}
+	for more = true; more && len(list) < limit; {
+		f.Limit = limit - len(list)
+		var page []Charge
+		if page, more, err = s.List(ctx, "", f); err != nil {
 			return nil, false, err
 		}
-		w := Waiting{Charge: c, Caller: c.Caller, Since: c.UpdatedAt, Payments: []string{}}
-		for _, p := range states {
-			w.Payments = append(w.Payments, p.ID)
+		for _, c := range page {
+			states, err := listPayments(ctx, s.reads, c.ID)
+			if err != nil {
+				return nil, false, err
+			}
+			w := Waiting{Charge: c, Caller: c.Caller, Since: c.UpdatedAt, Payments: []string{}}
+			for _, p := range states {
+				w.Payments = append(w.Payments, p.ID)
+			}
+			list, f.After = append(list, w), c.ID
 		}
-		list = append(list, w)
 	}
 	return list, more, nil
 }

@@ -25,6 +25,9 @@ type Service struct {
 	blind    atomic.Bool // the server does not tell which one it is
 	inFlight inFlight
 
+	backlog        outbox.Figure[[]Backlog]
+	receiptBacklog outbox.Figure[map[ReceiptStatus]int64]
+
 	// What shares its transactions.
 	tokens  *outbox.Together[*asked]
 	creates *outbox.Together[*claim]

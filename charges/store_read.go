@@ -119,17 +119,79 @@ func findReference(ctx context.Context, db querier, caller, reference string) (C
 	return c, nil
 }
 
-// An empty caller, status or reference matches all; the zero id begins with the newest charge.
-const listChargesSQL = selectCharge + `
- WHERE ($1 = '' OR c.caller = $1)
-   AND ($2 = '' OR c.status = $2)
-   AND ($3 = '' OR c.reference = $3)
-   AND ($4 = '00000000-0000-0000-0000-000000000000'::uuid OR c.id < $4)
+// mostListed bounds a page of charges. A list reads one more, to tell whether there are more.
+const mostListed = 100
+
+// The list has a text for each way into the table, since one for all would leave the planner no index for any: a page costs what is on it, and not
+// what lies between. The inner limit tells the planner so, for whom $5 may be anything. It goes on below an id; see newestID.
+const (
+	listIDs  = ` WHERE c.id = ANY (ARRAY(SELECT id FROM (SELECT c.id FROM charge c`
+	listPage = `
+   AND c.id < $4
  ORDER BY c.id DESC
- LIMIT $5`
+ LIMIT 101) newest LIMIT $5))
+ ORDER BY c.id DESC`
+
+	ofAnybody = ` WHERE $1 = ''`
+	ofCaller  = ` WHERE c.caller = $1`
+
+	withAnyReference = ` AND $3 = ''`
+	withAnyStatus    = ` AND $2 = ''`
+	withStatus       = ` AND c.status = $2`
+	orAnyStatus      = ` AND ($2 = '' OR c.status = $2)`
+
+	// Most charges go from pending by way of processing to succeeded: the others have indexes of their own, of which those know nothing.
+	listAside      = ` AND c.status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled')`
+	listUnfinished = ` AND c.status NOT IN ('succeeded', 'failed', 'canceled')`
+
+	// A caller's reference is on one charge that holds it and on those that have freed it.
+	listReference = ` WHERE c.id = ANY (ARRAY(
+       SELECT id FROM charge WHERE caller = $1 AND reference = $3 AND NOT reference_freed
+        UNION ALL
+       SELECT id FROM charge WHERE caller = $1 AND reference = $3 AND reference_freed))`
+
+	// Whoever asks for all callers' asks for one after the other.
+	listReferenceOfAnybody = ` WHERE $1 = '' AND c.id = ANY (ARRAY(
+      WITH RECURSIVE callers AS (
+          (SELECT caller FROM charge ORDER BY caller LIMIT 1)
+           UNION ALL
+          SELECT (SELECT n.caller FROM charge n WHERE n.caller > k.caller ORDER BY n.caller LIMIT 1) FROM callers k WHERE k.caller IS NOT NULL
+      )
+      SELECT o.id FROM callers k CROSS JOIN LATERAL (
+             SELECT id FROM charge WHERE caller = k.caller AND reference = $3 AND NOT reference_freed
+              UNION ALL
+             SELECT id FROM charge WHERE caller = k.caller AND reference = $3 AND reference_freed) o))`
+)
+
+// listSQL is the text for a list: of a caller, or of all, and narrowed as f says.
+func listSQL(caller string, f ListFilter) string {
+	which, reference := ofCaller, listReference
+	if caller == "" {
+		which, reference = ofAnybody, listReferenceOfAnybody
+	}
+	switch {
+	case f.Reference != "":
+		which = reference + orAnyStatus
+	case f.Status == "":
+		which += withAnyReference + withAnyStatus
+	case f.Status == Succeeded:
+		which += withAnyReference + withStatus
+	case f.Status.Waiting():
+		which += withAnyReference + withStatus + listUnfinished
+	default:
+		which += withAnyReference + withStatus + listAside
+	}
+	return selectCharge + listIDs + which + listPage
+}
+
+// newestID is above every charge's.
+var newestID = uuid.Max
 
 func listCharges(ctx context.Context, db querier, caller string, f ListFilter) ([]Charge, error) {
-	rows, err := db.Query(ctx, listChargesSQL, caller, f.Status, f.Reference, f.After, f.Limit)
+	if f.After == uuid.Nil {
+		f.After = newestID
+	}
+	rows, err := db.Query(ctx, listSQL(caller, f), caller, f.Status, f.Reference, f.After, f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("list charges: %w", err)
 	}

@@ -146,15 +146,33 @@ func insertReadPayments(ctx context.Context, tx pgx.Tx, reading int64, page []Ne
 	return nil
 }
 
-// oldestWaiting is when the oldest charge was accepted, after a time, that waits and has no payment; nil: none was.
-func oldestWaiting(ctx context.Context, db querier, after time.Time) (oldest *time.Time, err error) {
-	err = db.QueryRow(ctx, `
-SELECT min(created_at)
+// Ids are of version 7, and so in the order of their time: the first of them that waits is the oldest, to a difference between clocks.
+const oldestWaitingSQL = `
+SELECT created_at
   FROM charge
  WHERE status NOT IN ('succeeded', 'failed', 'canceled') AND status IN ('pending', 'processing')
-   AND payment_intent IS NULL AND created_at > $1`, after).Scan(&oldest)
+   AND payment_intent IS NULL AND created_at > $1 AND id > $2
+ ORDER BY id
+ LIMIT 1`
+
+// oldestWaiting is when the oldest charge was accepted, after a time, that waits and has no payment; nil: none was.
+func oldestWaiting(ctx context.Context, db querier, after time.Time) (*time.Time, error) {
+	var oldest time.Time
+	err := db.QueryRow(ctx, oldestWaitingSQL, after, firstID(after.Add(-time.Hour))).Scan(&oldest)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the oldest charge that waits: %w", err)
 	}
-	return oldest, nil
+	return &oldest, nil
+}
+
+// firstID is below the id of every charge that was made from then on.
+func firstID(t time.Time) (id uuid.UUID) {
+	ms := uint64(max(0, t.UnixMilli()))
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	return id
 }

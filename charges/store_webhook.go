@@ -104,7 +104,7 @@ func findByPayment(ctx context.Context, tx pgx.Tx, payment string, key, id uuid.
 }
 
 func dueEvents(ctx context.Context, db querier, limit int) ([]int64, error) {
-	rows, err := db.Query(ctx, `SELECT id FROM webhook_event WHERE status = 'pending' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT $1`, limit)
+	rows, err := db.Query(ctx, `SELECT id FROM webhook_event WHERE status = 'pending' AND due_at <= now() ORDER BY due_at LIMIT $1`, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list due webhook events: %w", err)
 	}

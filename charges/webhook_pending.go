@@ -79,28 +79,30 @@ func (s *Service) putOff(ctx context.Context, id int64, note EventNote) error {
 	})
 }
 
+// As with expireKeysSQL, a batch goes on where the one before it ended. now() ends the reading of the index where clock_timestamp(), which may change
+// from row to row, would not.
 const removeEventsSQL = `
-DELETE FROM webhook_event
- WHERE id IN (SELECT id FROM webhook_event WHERE status <> 'pending' AND received_at < clock_timestamp() - $1::interval
-               ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)`
+WITH gone AS (
+    DELETE FROM webhook_event
+     WHERE id = ANY (ARRAY(
+           SELECT id FROM webhook_event
+            WHERE status <> 'pending' AND received_at >= $1 AND received_at < now() - $2::interval
+            ORDER BY received_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+    RETURNING received_at
+)
+SELECT count(*), coalesce(max(received_at), now()) FROM gone`
 
 // RemoveEvents removes events that were received longer ago than age and do not wait, a batch to a transaction, until there
 // are none or ctx ends, and returns how many it removed. One that is sent again after that has no second effect either:
 // what it says is already known.
 func (s *Service) RemoveEvents(ctx context.Context, age time.Duration) (removed int64, err error) {
-	for {
-		var n int64
-		err := outbox.InTx(ctx, s.pool, "webhook.remove", func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, removeEventsSQL, age, removeBatch)
-			n = tag.RowsAffected()
-			return err
+	return inBatches(ctx, removeBatch, func(from time.Time) (n int64, to time.Time, err error) {
+		err = outbox.InTx(ctx, s.pool, "webhook.remove", func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, removeEventsSQL, from, age, removeBatch).Scan(&n, &to)
 		})
 		if err != nil {
-			return removed, fmt.Errorf("remove webhook events: %w", err)
+			return 0, to, fmt.Errorf("remove webhook events: %w", err)
 		}
-		removed += n
-		if n < removeBatch {
-			return removed, nil
-		}
-	}
+		return n, to, nil
+	})
 }

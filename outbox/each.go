@@ -58,9 +58,9 @@ type shared struct {
 	tx pgx.Tx
 
 	mu    sync.Mutex
-	turn  sync.Cond // nobody computes any more
-	busy  int       // members that compute
-	calls []*call   // what the others wait for
+	turn  sync.Cond      // nobody computes any more
+	busy  int            // members that compute
+	calls []*call        // what the others wait for
 	known map[string]any // by [Once]
 	jobs  []river.InsertManyParams
 	box   *Outbox // that the jobs go through

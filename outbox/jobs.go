@@ -139,6 +139,17 @@ func (RemoveEvents) Kind() string { return "webhook_remove" }
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
 func (RemoveEvents) InsertOpts() river.InsertOpts { return upkeep }
 
+// RemoveAttempts removes what was sent to Stripe long ago for charges that are final.
+type RemoveAttempts struct {
+	Version Version `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (RemoveAttempts) Kind() string { return "attempts_remove" }
+
+// InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
+func (RemoveAttempts) InsertOpts() river.InsertOpts { return upkeep }
+
 // ClearBacklog moves charges that have waited long out of the way of new ones.
 type ClearBacklog struct {
 	Version Version `json:"v"`

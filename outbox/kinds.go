@@ -9,15 +9,23 @@ import (
 )
 
 // known are all jobs of this release.
-var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{},
+var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{}, RemoveAttempts{},
 	ClearBacklog{}, ProbeProviders{}}
 
+// The kinds are found one after the other in River's index on them, however many jobs there are of each.
 const unknownKinds = `
-SELECT kind, count(*)
-  FROM river_job
- WHERE state IN ('available', 'pending', 'retryable', 'running', 'scheduled') AND kind <> ALL ($1)
- GROUP BY kind
- ORDER BY kind
+WITH RECURSIVE kinds AS (
+    (SELECT kind FROM river_job ORDER BY kind LIMIT 1)
+     UNION ALL
+    SELECT (SELECT j.kind FROM river_job j WHERE j.kind > k.kind ORDER BY j.kind LIMIT 1) FROM kinds k WHERE k.kind IS NOT NULL
+)
+SELECT k.kind, live.n
+  FROM kinds k
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS n FROM river_job j
+        WHERE j.kind = k.kind AND j.state IN ('available', 'pending', 'retryable', 'running', 'scheduled')) live
+ WHERE k.kind <> ALL ($1) AND live.n > 0
+ ORDER BY k.kind
  LIMIT 20`
 
 // UnknownKinds counts the live jobs of each kind that this release does not know, for at most twenty kinds. A newer release has written them, whose

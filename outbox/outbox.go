@@ -47,6 +47,8 @@ type Outbox struct {
 	pool  *pgxpool.Pool
 	river *river.Client[pgx.Tx]
 	sweep sweeping
+
+	depths Figure[map[string]int64]
 }
 
 // New returns an outbox that writes through pool. It starts nothing: workers run elsewhere.

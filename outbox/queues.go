@@ -63,33 +63,41 @@ func disagreeing(ctx context.Context, tx pgx.Tx, h Health) ([]string, error) {
 // moveAtOnce bounds the jobs that one transaction moves: each costs an entry in every index of river_job.
 const moveAtOnce = 2000
 
-// Jobs that run are left alone, and so are those that another transaction holds.
-const (
-	waitingJobs = `
-WITH moved AS (
-    SELECT id
-      FROM river_job
-     WHERE queue = 'charges' AND state IN ('available', 'retryable', 'scheduled')
-     LIMIT $1
-       FOR UPDATE SKIP LOCKED)
-UPDATE river_job SET queue = 'backlog' FROM moved WHERE river_job.id = moved.id`
+// moveJobsSQL takes one state at a time, in the order of River's own index, so that no job is read but those that are moved, however many wait. Jobs
+// that run are left alone, and so are those that another transaction holds.
+const moveJobsSQL = `
+UPDATE river_job
+   SET queue = 'backlog'
+ WHERE id = ANY (ARRAY(
+       SELECT id
+         FROM river_job
+        WHERE state = $1::river_job_state AND queue = 'charges' AND (NOT $2 OR scheduled_at < now() - interval '30 seconds')
+        ORDER BY priority, scheduled_at, id
+        LIMIT $3
+          FOR UPDATE SKIP LOCKED))`
 
-	overdueJobs = `
-WITH moved AS (
-    SELECT id
-      FROM river_job
-     WHERE queue = 'charges' AND state = 'available' AND scheduled_at < now() - interval '30 seconds'
-     LIMIT $1
-       FOR UPDATE SKIP LOCKED)
-UPDATE river_job SET queue = 'backlog' FROM moved WHERE river_job.id = moved.id`
+// movable says which jobs are moved to the backlog.
+type movable struct {
+	states  []string
+	overdue bool // only those that should have gone more than 30 s ago
+}
+
+var (
+	waitingJobs = movable{states: []string{"available", "retryable", "scheduled"}}
+	overdueJobs = movable{states: []string{"available"}, overdue: true}
 )
 
-func moveJobs(ctx context.Context, tx pgx.Tx, which string) (int64, error) {
-	tag, err := tx.Exec(ctx, which, moveAtOnce)
-	if err != nil {
-		return 0, fmt.Errorf("move jobs to the backlog: %w", err)
+func moveJobs(ctx context.Context, tx pgx.Tx, which movable) (moved int64, err error) {
+	for _, state := range which.states {
+		tag, err := tx.Exec(ctx, moveJobsSQL, state, which.overdue, moveAtOnce-moved)
+		if err != nil {
+			return 0, fmt.Errorf("move jobs to the backlog: %w", err)
+		}
+		if moved += tag.RowsAffected(); moved == moveAtOnce {
+			break
+		}
 	}
-	return tag.RowsAffected(), nil
+	return moved, nil
 }
 
 // clearFor moves most of what [Outbox.run] will, in transactions of its own, while nothing runs: the one that resumes stays short.
@@ -101,7 +109,7 @@ func (o *Outbox) clearFor(ctx context.Context, h Health) error {
 	return err
 }
 
-func (o *Outbox) moveAll(ctx context.Context, which string) (moved int64, err error) {
+func (o *Outbox) moveAll(ctx context.Context, which movable) (moved int64, err error) {
 	for {
 		var n int64
 		err := InTx(ctx, o.pool, "backlog.move", func(tx pgx.Tx) (err error) {
@@ -131,8 +139,12 @@ const queueDepths = `
 SELECT q.name, (SELECT count(*) FROM river_job j WHERE j.queue = q.name AND j.state IN ('available', 'retryable', 'scheduled') AND j.scheduled_at <= now())
   FROM unnest($1::text[]) AS q (name)`
 
-// QueueDepths counts the jobs that are due, by the queue in which they wait.
+// QueueDepths counts the jobs that are due, by the queue in which they wait. What takes long to count is a [Figure].
 func (o *Outbox) QueueDepths(ctx context.Context) (map[string]int64, error) {
+	return o.depths.Of(func() (map[string]int64, error) { return o.countDepths(ctx) })
+}
+
+func (o *Outbox) countDepths(ctx context.Context) (map[string]int64, error) {
 	depths := map[string]int64{}
 	err := InTx(ctx, o.pool, "queues.depths", func(tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, queueDepths, []string{QueueCharges, QueueBacklog, QueueReceipts})

@@ -15,10 +15,15 @@ import (
 
 // How often the periodic jobs run. They run on whichever worker leads, and once more when it starts to.
 const (
-	expireEvery = time.Minute
-	sweepEvery  = 30 * time.Second
-	clearEvery  = 10 * time.Second
+	expireEvery  = time.Minute
+	sweepEvery   = 30 * time.Second
+	clearEvery   = 10 * time.Second
+	forgetsEvery = time.Hour
 )
+
+// keepAttempts is how long the attempts of a final charge are kept unless that is said: 400 days. A buyer's bank may take a payment back for 13
+// months, and whoever answers it wants to see what was sent.
+const keepAttempts = 400 * 24 * time.Hour
 
 func periodicJobs() []*river.PeriodicJob {
 	now := &river.PeriodicJobOpts{RunOnStart: true}
@@ -31,6 +36,8 @@ func periodicJobs() []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.ClearBacklog{Version: 1}, nil }, now),
 		river.NewPeriodicJob(river.PeriodicInterval(outbox.ProbeEvery),
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.ProbeProviders{Version: 1}, nil }, now),
+		river.NewPeriodicJob(river.PeriodicInterval(forgetsEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.RemoveAttempts{Version: 1}, nil }, now),
 	}
 }
 
@@ -83,6 +90,26 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[outbox.Sweep]) erro
 	strange, err := w.outbox.UnknownKinds(ctx)
 	for kind, n := range strange {
 		w.log.Warn("outbox.unknown_kind", "kind", transport.Clean(kind), "jobs", n)
+	}
+	return err
+}
+
+// attemptsWorker removes old attempts.
+type attemptsWorker struct {
+	river.WorkerDefaults[outbox.RemoveAttempts]
+	charges *charges.Service
+	keep    time.Duration
+	log     *slog.Logger
+}
+
+// Timeout is River's bound on one run.
+func (*attemptsWorker) Timeout(*river.Job[outbox.RemoveAttempts]) time.Duration { return upkeepTimeout }
+
+// Work removes what it comes to within its bound. The next run begins at the beginning again: what this one removed is not there any more.
+func (w *attemptsWorker) Work(ctx context.Context, _ *river.Job[outbox.RemoveAttempts]) error {
+	n, err := w.charges.RemoveAttempts(ctx, w.keep)
+	if n > 0 {
+		w.log.Info("attempts.remove", "removed", n)
 	}
 	return err
 }

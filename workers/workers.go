@@ -28,6 +28,7 @@ const (
 	rescueAfter   = 60 * time.Second
 	fetchCooldown = 50 * time.Millisecond
 	fetchPoll     = 200 * time.Millisecond // a job whose commit came after its notification waits for this
+	keepJobs      = time.Hour              // River keeps a finished job for a day; nothing here reads it again, and the charge's trail says more
 	stopBound     = jobTimeout             // jobs in flight are given this long to end and be saved; most need a second or two
 )
 
@@ -44,8 +45,9 @@ type Config struct {
 	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
-	Mailing    int           // receipts sent at once; 0: as many as a quarter of Charging
+	Mailing    int           // receipts sent at once; 0: as many as Charging
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
+	KeepSent   time.Duration // how long the attempts of a final charge are kept; 0: 400 days
 	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
@@ -89,10 +91,13 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.Charging = 32
 	}
 	if c.Mailing == 0 {
-		c.Mailing = max(1, c.Charging/4)
+		c.Mailing = c.Charging
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 30 * 24 * time.Hour
+	}
+	if c.KeepSent == 0 {
+		c.KeepSent = keepAttempts
 	}
 	if c.Readiness == nil {
 		c.Readiness = c.Outbox
@@ -156,6 +161,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
 	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, c.MailRate), log: c.Log, metrics: metrics, health: mailHealth})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
+	river.AddWorker(jobs, &attemptsWorker{charges: c.Charges, keep: c.KeepSent, log: c.Log})
 	river.AddWorker(jobs, &sweepWorker{charges: c.Charges, outbox: c.Outbox, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &clearWorker{outbox: c.Outbox, log: c.Log})
 	river.AddWorker(jobs, &providersWorker{outbox: c.Outbox, probe: w.probe, log: c.Log})
@@ -171,11 +177,13 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 		JobTimeout:           jobTimeout,
 		RescueStuckJobsAfter: rescueAfter,
 		FetchCooldown:        fetchCooldown,
-		FetchPollInterval:    fetchPoll,
-		PollOnly:             c.PollOnly,
-		RetryPolicy:          retryPolicy{},
-		Middleware:           []rivertype.Middleware{&guard{log: c.Log}},
-		FetchOnlyKnownKinds:  true, // what a newer release has written waits for a newer worker, and costs no attempt
+
+		CompletedJobRetentionPeriod: keepJobs,
+		FetchPollInterval:           fetchPoll,
+		PollOnly:                    c.PollOnly,
+		RetryPolicy:                 retryPolicy{},
+		Middleware:                  []rivertype.Middleware{&guard{log: c.Log}},
+		FetchOnlyKnownKinds:         true, // what a newer release has written waits for a newer worker, and costs no attempt
 		// Our sessions' statement_timeout would cut a REINDEX CONCURRENTLY and leave a broken index behind.
 		ReindexerSchedule: river.NeverSchedule(),
 		ErrorHandler:      errorHandler{c.Log},

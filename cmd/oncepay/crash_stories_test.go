@@ -52,7 +52,7 @@ var crashStories = []crashStory{
 	{"a refund is read", both("GET /v1/refunds", "GET /v1/disputes", "refund.hear", "refund.read"), tellRefund, nil},
 	{"an event waits", both("webhook.pending"), tellPending, nil},
 	{"an event is retried by hand", both("webhook.retry"), tellRetry, nil},
-	{"upkeep", both("keys.expire", "outbox.sweep", "webhook.remove", "reading.remove", "provider.read", "provider.reconcile", "backlog.move"), tellUpkeep, []string{"outbox.sweep after"}},
+	{"upkeep", both("keys.expire", "outbox.sweep", "webhook.remove", "attempt.remove", "reading.remove", "provider.read", "provider.reconcile", "backlog.move"), tellUpkeep, []string{"outbox.sweep after"}},
 	{"Stripe is away", both("provider.pause", "provider.trial_failed", "provider.resume", "provider.trial_call_ended"), tellOutage, []string{"provider.pause after"}},
 	{"Stripe says that we are too fast", both("provider.slow"), tellSlow, nil},
 	{"an operator pauses", both("provider.operator_pause", "provider.operator_resume"), tellPause, nil},

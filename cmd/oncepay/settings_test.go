@@ -77,6 +77,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 
 		{"worker", "ONCEPAY_ACTION_TTL=30s", []string{"--action-ttl (ONCEPAY_ACTION_TTL)", "1m", "30 days"}},
 		{"worker", "ONCEPAY_ACTION_TTL=721h", []string{"--action-ttl (ONCEPAY_ACTION_TTL)"}},
+		{"worker", "ONCEPAY_ATTEMPT_RETENTION=2159h", []string{"--attempt-retention (ONCEPAY_ATTEMPT_RETENTION)", "2160h"}},
 		{"worker", "ONCEPAY_WEBHOOK_RETENTION=71h", []string{"--webhook-retention (ONCEPAY_WEBHOOK_RETENTION)", "72h"}},
 		{"api", "STRIPE_WEBHOOK_SECRETS=sesame", []string{"--stripe-webhook-secrets (STRIPE_WEBHOOK_SECRETS)", "whsec_"}},
 		{"api", "STRIPE_WEBHOOK_SECRETS=whsec_good,sesame", []string{"--stripe-webhook-secrets (STRIPE_WEBHOOK_SECRETS)"}},

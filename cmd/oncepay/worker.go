@@ -35,6 +35,7 @@ type workerCommand struct {
 	Charging    int           `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
 	ActionTTL   time.Duration `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
 	KeepEvents  time.Duration `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
+	KeepSent    time.Duration `name:"attempt-retention" env:"ONCEPAY_ATTEMPT_RETENTION" default:"9600h" help:"How long the requests to Stripe are kept for a charge that is final and has its payment."`
 }
 
 // Validate refuses what cannot work, without calling anybody.
@@ -42,6 +43,8 @@ func (c *workerCommand) Validate() error {
 	switch {
 	case c.KeepEvents < 72*time.Hour || c.KeepEvents > 10*365*24*time.Hour:
 		return errors.New("--webhook-retention must be from 72h, for which Stripe sends an event again, to ten years")
+	case c.KeepSent < 90*24*time.Hour || c.KeepSent > 10*365*24*time.Hour:
+		return errors.New("--attempt-retention must be from 2160h, three times as long as a restored database is mistrusted, to ten years")
 	case c.ActionTTL < time.Minute || c.ActionTTL > 30*24*time.Hour:
 		return errors.New("--action-ttl must be from 1m to 30 days")
 	case c.Charging < 1 || c.Charging > 1000:
@@ -141,7 +144,8 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	}
 	w, err := workers.Start(ctx, workers.Config{
 		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Readiness: b.ready, Stripe: gateway, Mailer: mailer,
-		StripeRate: float64(c.StripeRate), MailRate: float64(c.MailRate), ActionTTL: c.ActionTTL, Charging: c.Charging, KeepEvents: c.KeepEvents, Log: log, Metrics: registry,
+		StripeRate: float64(c.StripeRate), MailRate: float64(c.MailRate), ActionTTL: c.ActionTTL, Charging: c.Charging,
+		KeepEvents: c.KeepEvents, KeepSent: c.KeepSent, Log: log, Metrics: registry,
 		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {

@@ -185,3 +185,14 @@ func TestNewChecksItsSettings(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkEncode(b *testing.B) {
+	c := charges.Charge{ID: uuid.New(), IdempotencyKey: uuid.New(), Request: charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: "pm_card_visa",
+		CaptureMethod: charges.CaptureAutomatic, Description: "Order 4711", Metadata: map[string]string{"cart": "c-4711", "channel": "web"}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := (*stripe.Gateway)(nil).Encode(c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

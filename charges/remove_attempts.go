@@ -1,0 +1,77 @@
+package charges
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
+)
+
+// The walk follows the ids, which are in the order of their time, so that a batch costs the same however many attempts there are and however many
+// of the old ones stay. What was sent is judged by the database's own clock.
+const removeAttemptsSQL = `
+WITH old AS MATERIALIZED (
+    SELECT id, charge_id FROM attempt WHERE id > $1 AND id < $2 ORDER BY id LIMIT $4
+), done AS MATERIALIZED (
+    SELECT c.id
+      FROM charge c
+     WHERE c.id = ANY (ARRAY(SELECT charge_id FROM old))
+       AND c.status IN ('succeeded', 'failed', 'canceled') AND c.payment_intent IS NOT NULL
+       AND c.updated_at < clock_timestamp() - $3::interval
+       AND NOT EXISTS (SELECT FROM attempt a WHERE a.charge_id = c.id
+                          AND (a.sent_at >= clock_timestamp() - $3::interval OR a.outcome IS NULL OR a.outcome IN ('unknown', 'stored_failure')))
+       AND NOT EXISTS (SELECT FROM payment p WHERE p.charge_id = c.id AND p.followed)
+       AND NOT EXISTS (SELECT FROM receipt r WHERE r.charge_id = c.id AND r.status IN ('pending', 'sending', 'unknown'))
+       AND NOT EXISTS (SELECT FROM refund_reading w WHERE w.charge_id = c.id)
+), looks AS (
+    DELETE FROM look WHERE charge_id = ANY (ARRAY(SELECT id FROM done))
+), gone AS (
+    DELETE FROM attempt WHERE charge_id = ANY (ARRAY(SELECT id FROM done)) RETURNING id
+)
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM old), coalesce((SELECT id FROM old ORDER BY id DESC LIMIT 1), $1)`
+
+// RemoveAttempts removes the attempts of charges that have been final for longer than age, and the looks for them, a batch to a transaction, until it
+// has seen all that are as old as that or ctx ends. It returns how many attempts it removed. The charges stay, with their keys, events and payments.
+//
+// That a charge may not be sent is read off its attempts ([Allow]), and no attempt is what allows to send. So it removes only those of charges which
+// say the same themselves: one that has its payment is never sent again, whatever its attempts say and wherever its status goes from there, and it
+// never loses its payment. A charge that ended without one keeps its attempts for good; they are few. So does one about which
+// something is still open: an attempt whose outcome is in doubt, a payment that may still change, a receipt that was not sent for sure, refunds
+// that are to be read.
+//
+// What is lost: news of a second payment for such a charge waits as no_attempt and is then ignored, as its account is not known any more, and
+// refunds of the first are read at the worker's own account.
+func (s *Service) RemoveAttempts(ctx context.Context, age time.Duration) (removed int64, err error) {
+	after, before := uuid.Nil, firstID(time.Now().Add(-age))
+	for {
+		var gone, seen int64
+		began := time.Now()
+		err := outbox.InTx(ctx, s.pool, "attempt.remove", func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, removeAttemptsSQL, after, before, age, removeBatch).Scan(&gone, &seen, &after)
+		})
+		if err != nil {
+			return removed, fmt.Errorf("remove attempts: %w", err)
+		}
+		removed += gone
+		if seen < removeBatch {
+			return removed, nil
+		}
+		if err := rest(ctx, time.Since(began)); err != nil {
+			return removed, err
+		}
+	}
+}
+
+// rest leaves the database to others for as long as a batch took.
+func rest(ctx context.Context, took time.Duration) error {
+	select {
+	case <-time.After(took):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
