@@ -90,7 +90,7 @@ func (b *bench) noopRound(ctx context.Context, d *database, n int) (Sample, erro
 		return s, fmt.Errorf("%d of %d no-op jobs were worked", s.Count, n)
 	}
 	s.PerSecond = float64(n) / s.Seconds
-	s.CPU = used(seconds(s.Seconds))
+	s.CPU = used()
 	if err := p.stop(); err != nil {
 		return s, err
 	}

@@ -23,6 +23,7 @@ type bench struct {
 	postmaster int // pid; 0: unknown
 	admin      *pgxpool.Pool
 	pools      []*pgxpool.Pool
+	databases  int // made so far
 	running    []*process
 	started    int
 	fail       context.CancelCauseFunc // ends the run with an error
@@ -42,10 +43,16 @@ func Run(ctx context.Context, o Options) (err error) {
 	if b.dir, err = makeDataDir(o.DataDir); err != nil {
 		return err
 	}
+	told := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b.fail = cancel
-	defer func() { err = errors.Join(err, b.end()) }()
+	defer func() {
+		if told.Err() != nil {
+			err = errors.New("told to stop before it was done")
+		}
+		err = errors.Join(err, b.end())
+	}()
 
 	if err := b.startServer(ctx); err != nil {
 		return err
@@ -63,7 +70,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		name string
 		run  func(context.Context) error
 	}{
-		{"accept", b.accept}, {"endtoend", b.endToEnd},
+		{"accept", b.accept}, {"endtoend", b.endToEnd}, {"growth", b.growth}, {"drain", b.drain},
 	} {
 		if cost := b.wants("cost") && slices.Contains([]string{"accept", "endtoend"}, section.name); !cost && !b.wants(section.name) {
 			continue
@@ -75,6 +82,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		b.report.summarise()
 		b.report.writeSection(o.Table, section.name)
 	}
+	b.report.summarise()
 	b.report.writeCosts(o.Table)
 	return b.report.write(o.Out, o.Table)
 }
@@ -122,14 +130,14 @@ func (b *bench) add(s Sample) {
 	if s.Clients > 0 {
 		what += fmt.Sprintf(", %d clients", s.Clients)
 	}
-	if s.Existing > 0 {
-		what += fmt.Sprintf(", %s charges there", short(float64(s.Existing)))
+	if there := s.there(); there != "" {
+		what += ", " + there
 	}
 	b.say("  round %d  %-44s %8.0f/s", s.Round, what, s.PerSecond)
 }
 
-// usedBy measures what shares of a CPU those named use until the result is called with the time that it took.
-func (b *bench) usedBy(pids map[string]int) func(took time.Duration) map[string]float64 {
+// usedBy measures how many CPUs those named, and PostgreSQL, use until the result is called.
+func (b *bench) usedBy(pids map[string]int) func() map[string]float64 {
 	read := func() map[string]time.Duration {
 		used := map[string]time.Duration{}
 		for name, pid := range pids {
@@ -142,9 +150,9 @@ func (b *bench) usedBy(pids map[string]int) func(took time.Duration) map[string]
 		}
 		return used
 	}
-	before := read()
-	return func(took time.Duration) map[string]float64 {
-		shares := map[string]float64{}
+	before, began := read(), time.Now()
+	return func() map[string]float64 {
+		took, shares := time.Since(began), map[string]float64{}
 		for name, cpu := range read() {
 			shares[name] = (cpu - before[name]).Seconds() / took.Seconds()
 		}
