@@ -15,7 +15,7 @@ type benchCommand struct {
 	Clients       []int         `default:"1,16,64,256" help:"Numbers of clients that post at once."`
 	PgbenchTries  []int         `name:"pgbench-clients" default:"8,16,32,64" help:"Numbers of clients among which pgbench's best is looked for."`
 
-	Charges         int           `default:"20000" help:"Charges that wait at the beginning of a round of endtoend and growth."`
+	Charges         int           `default:"10000" help:"Charges that wait at the beginning of a round of endtoend."`
 	Concurrency     int           `default:"200" help:"Charges that the worker handles at once, and no-op jobs that are compared."`
 	Conns           int           `name:"database-conns" default:"20" help:"Most database connections of each process."`
 	ProviderLatency time.Duration `default:"0s" help:"Added to each call of a provider."`

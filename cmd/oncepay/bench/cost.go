@@ -58,7 +58,8 @@ func (r *Report) writeCosts(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "process\twhile\tCPU seconds\tmin - max\tpeak memory")
 	for _, c := range r.costs() {
-		fmt.Fprintf(t, "%s\t%s\t%.3f\t%.3f - %.3f\t%s\n", c.process, while(c.section), c.cpu.Median, c.cpu.Min, c.cpu.Max, orBlank(c.peak > 0, "%.0f MB", float64(c.peak)/1e6))
+		fmt.Fprintf(t, "%s\t%s\t%.3f\t%.3f - %.3f\t%s\n", c.process, while(c.section), c.cpu.Median, c.cpu.Min, c.cpu.Max,
+			orBlank(c.peak > 0, "%.0f MB", float64(c.peak)/1e6))
 	}
 	_ = t.Flush()
 }

@@ -17,6 +17,7 @@ const (
 
 const (
 	pollRarely = 200 * time.Millisecond // while it is measured
+	manyNoops  = 1000                   // at once: more fetches do not help
 	fillers    = 64                     // clients that put charges there, which is not measured
 )
 
@@ -34,11 +35,17 @@ func (b *bench) endToEnd(ctx context.Context) error {
 	}
 	measure := map[string]func() (Sample, error){
 		settling: func() (Sample, error) { return b.settleRound(ctx, "endtoend", d, a, b.Charges) },
-		engine:   func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges) },
+		engine:   func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges, b.Concurrency) },
 	}
 	if _, err := b.settleRound(ctx, "", d, a, max(1, b.Charges/10)); err != nil { // warms up
 		return err
 	}
+	// With so many at once as ours, (c) is held back by how often River fetches; this tells what it can do.
+	free, err := b.noopRound(ctx, d, 2*b.Charges, manyNoops)
+	if err != nil {
+		return err
+	}
+	b.note("a River client that works %d no-op jobs at once, and not %d, comes to %.0f/s", manyNoops, b.Concurrency, free.PerSecond)
 	for round := range b.Rounds {
 		for _, name := range rotated([]string{settling, engine}, round) {
 			s, err := measure[name]()

@@ -24,8 +24,8 @@ func (b *bench) growth(ctx context.Context) error {
 		if g.api, err = b.api(ctx, g.database, true); err != nil {
 			return err
 		}
-		// It warms up, and is what all others are copied from.
-		if _, err := b.settleRound(ctx, "", g.database, g.api, 50); err != nil {
+		// What is put there is copied from these.
+		if _, err := b.settleRound(ctx, "", g.database, g.api, 10); err != nil {
 			return err
 		}
 	}
@@ -39,6 +39,11 @@ func (b *bench) growth(ctx context.Context) error {
 		}
 		grown.existing = size
 		b.say("  %s charges are there after %s", short(float64(size)), time.Since(began).Round(time.Second))
+		for _, g := range []*growing{empty, grown} { // caches and plans are those of the size
+			if err := b.warm(ctx, g); err != nil {
+				return err
+			}
+		}
 		for round := range b.Rounds {
 			for _, g := range rotated([]*growing{empty, grown}, round) {
 				if err := b.growthRound(ctx, g, size, round); err != nil {
@@ -53,6 +58,16 @@ func (b *bench) growth(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (b *bench) warm(ctx context.Context, g *growing) error {
+	began := time.Now()
+	d, err := b.driveFor(ctx, g.api, b.GrowthClients, b.warmUp())
+	if err != nil {
+		return err
+	}
+	_, err = b.settle(ctx, "", g.database, began, d.acknowledged)
+	return err
 }
 
 // growthRound accepts charges for a while, and settles them.

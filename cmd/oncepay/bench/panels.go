@@ -69,7 +69,8 @@ func (r *Report) drainPanel() panel {
 	return panel{title: fmt.Sprintf("%s charges behind an outage", short(float64(d.Waiting))), under: "calls to Stripe per second, once it is over", bars: []bar{
 		{"allowed", other, d.Allowed, perSecond(d.Allowed)},
 		{"made", ours, d.Reached, fmt.Sprintf("%.0f/s, %.0f %%", d.Reached, 100*d.Reached/d.Allowed)},
-		{"for new charges", another, late.PerSecond.Median, fmt.Sprintf("%.0f/s, settled in %.0f ms (p99 %.0f ms)", late.PerSecond.Median, late.P50.Median, late.P99.Median)},
+		{"for new charges", another, late.PerSecond.Median,
+			fmt.Sprintf("%.0f/s, settled in %.0f ms (p99 %.0f ms)", late.PerSecond.Median, late.P50.Median, late.P99.Median)},
 	}}
 }
 

@@ -69,7 +69,8 @@ func (r *Report) plot() []byte {
 		p.draw(&s, gap+float64(i%columns)*(panelWidth+gap), tops[i/columns])
 	}
 	version, _, _ := strings.Cut(r.Settings["server_version"], " ")
-	s.text(gap, height-4, "start", faint, "normal", fmt.Sprintf("%d cores, with PostgreSQL %s and the clients on them; every commit synced to disk; medians of %v rounds, with the least and the most",
+	s.text(gap, height-4, "start", faint, "normal", fmt.Sprintf("%d cores, with PostgreSQL %s and the clients on them; every commit synced to disk; "+
+		"medians of %v rounds, with the least and the most",
 		r.Cores, version, r.Options["rounds"]))
 	return s.end()
 }

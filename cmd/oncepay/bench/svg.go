@@ -17,7 +17,8 @@ const (
 )
 
 func (s *svg) begin(width, height float64) {
-	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%[1]g" height="%[2]g" font-family="-apple-system,'Segoe UI',Helvetica,Arial,sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(s, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%[1]g" height="%[2]g" `+
+		`font-family="-apple-system,'Segoe UI',Helvetica,Arial,sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(s, `<rect width="%g" height="%g" rx="8" fill="#ffffff"/>`+"\n", width, height)
 }
 

@@ -51,7 +51,8 @@ func (r *Report) targets() (all []Target) {
 			continue
 		}
 		if empty := r.emptyBeside(s); empty != nil {
-			all = append(all, atLeast(fmt.Sprintf("growth: %s with %s, to that of an empty database", s.Variant, s.there()), s.PerSecond.Median/empty.PerSecond.Median, 0.9))
+			what := fmt.Sprintf("growth: %s with %s, to that of an empty database", s.Variant, s.there())
+			all = append(all, atLeast(what, s.PerSecond.Median/empty.PerSecond.Median, 0.9))
 		}
 	}
 	if d := r.Drain; d != nil {
@@ -59,11 +60,13 @@ func (r *Report) targets() (all []Target) {
 	}
 	for _, c := range r.costs() {
 		if most := mostMemory[c.process]; most > 0 && c.peak > 0 {
-			all = append(all, Target{"cost: memory of the " + c.process, fmt.Sprintf("%.0f MB", float64(c.peak)/1e6), fmt.Sprintf("below %.0f MB", float64(most)/1e6), c.peak < most})
+			all = append(all, Target{"cost: memory of the " + c.process, megabytes(c.peak), "below " + megabytes(most), c.peak < most})
 		}
 	}
 	return all
 }
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) }
 
 // mostMemory is what processes may have, in bytes, with 256 clients.
 var mostMemory = map[string]int64{"api": 100e6, "worker": 150e6}
