@@ -24,10 +24,10 @@ func (b *bench) growth(ctx context.Context) error {
 		if g.api, err = b.api(ctx, g.database, true); err != nil {
 			return err
 		}
-		// What is put there is copied from these.
-		if _, err := b.settleRound(ctx, "", g.database, g.api, 10); err != nil {
-			return err
-		}
+	}
+	// What is put there is copied from the last of these.
+	if _, err := b.settleRound(ctx, "", grown.database, grown.api, 10); err != nil {
+		return err
 	}
 	for _, size := range b.Growth {
 		if size == 0 {
