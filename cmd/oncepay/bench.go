@@ -9,7 +9,7 @@ import (
 )
 
 type benchCommand struct {
-	Only          []string      `placeholder:"SECTION,..." help:"Measure these alone: accept, endtoend, growth, drain, cost. Default: all."`
+	Only          []string      `placeholder:"SECTION" help:"Measure these alone: accept, endtoend, growth, drain, cost. Default: all."`
 	Rounds        int           `default:"5" help:"Rounds of each variant; variants take turns."`
 	RoundDuration time.Duration `default:"5s" help:"How long a round of accept takes."`
 	Clients       []int         `default:"1,16,64,256" help:"Numbers of clients that post at once."`

@@ -38,7 +38,11 @@ func (b *bench) growth(ctx context.Context) error {
 			return fmt.Errorf("fill the database: %w", err)
 		}
 		grown.existing = size
-		b.say("  %s charges are there after %s", short(float64(size)), time.Since(began).Round(time.Second))
+		bytes, err := grown.count(ctx, `SELECT pg_database_size(current_database())`)
+		if err != nil {
+			return err
+		}
+		b.say("  %s charges are there after %s, in %.1f GB", short(float64(size)), time.Since(began).Round(time.Second), float64(bytes)/1e9)
 		for _, g := range []*growing{empty, grown} { // caches and plans are those of the size
 			if err := b.warm(ctx, g); err != nil {
 				return err

@@ -77,6 +77,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		b.say("\n%s", titles[section.name])
 		if err := section.run(ctx); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause // and what failed because of it is no news
+			}
 			return fmt.Errorf("%s: %w", section.name, err)
 		}
 		b.report.summarise()
