@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/oncepay/oncepay/cmd/oncepay/bench"
@@ -20,7 +22,7 @@ type benchCommand struct {
 	Conns           int           `name:"database-conns" default:"20" help:"Most database connections of each process."`
 	ProviderLatency time.Duration `default:"0s" help:"Added to each call of a provider."`
 
-	Growth        []int64 `default:"0,1000000" help:"Charges that are there already: add 10000000 for a run of about an hour."`
+	Growth        []int64 `default:"0,1000000" help:"Charges that are there already: 10000000 takes ten minutes more, and some 40 GB of disk."`
 	GrowthClients int     `default:"64" help:"Clients that post at once to a database that has grown."`
 
 	Drain     int       `default:"50000" help:"Charges that wait behind the outage."`
@@ -47,6 +49,7 @@ func (c *benchCommand) Validate() error { return c.options().Validate() }
 func (c *benchCommand) Run(ctx context.Context) error {
 	ctx, cancel := withParent(ctx)
 	defer cancel()
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the table may go; the data must not stay behind
 	return bench.Run(ctx, c.options())
 }
 

@@ -124,7 +124,12 @@ func (b *bench) end() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.Table, format+"\n", args...) }
+// say ends the run if nobody listens any more.
+func (b *bench) say(format string, args ...any) {
+	if _, err := fmt.Fprintf(b.Table, format+"\n", args...); err != nil {
+		b.fail(err)
+	}
+}
 
 // add keeps a sample and says that it is there.
 func (b *bench) add(s Sample) {
