@@ -52,9 +52,9 @@ func TestServerKeepsItsDataOverRestart(t *testing.T) {
 
 func TestServerIsSetUpForEverybody(t *testing.T) {
 	t.Parallel()
-	s := started(t, Options{DataDir: made(t)})
+	s := started(t, Options{DataDir: made(t), Settings: map[string]string{"work_mem": "5MB", "listen_addresses": "*"}})
 	for name, want := range map[string]string{
-		"server_encoding": "UTF8", "timezone": "UTC", "listen_addresses": "127.0.0.1",
+		"work_mem": "5MB", "server_encoding": "UTF8", "timezone": "UTC", "listen_addresses": "127.0.0.1",
 		"unix_socket_directories": "", "password_encryption": "scram-sha-256",
 	} {
 		if got := query[string](t, s.URL("postgres"), "SHOW "+name); got != want {

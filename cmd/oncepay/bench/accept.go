@@ -86,14 +86,15 @@ func (b *bench) warmUp() time.Duration { return min(b.RoundDuration, 3*time.Seco
 func (b *bench) acceptRound(ctx context.Context, v *accepting, clients int) (Sample, error) {
 	pid := v.api.cmd.Process.Pid
 	used := b.usedBy(map[string]int{"api": pid, "load": os.Getpid()})
-	cpu, began := cpuOf(pid), time.Now()
+	cpu, server := cpuOf(pid), familyCPU(b.postmaster)
 	d, err := b.driveFor(ctx, v.api, clients, b.RoundDuration)
 	v.accepts += d.acknowledged
 	if most := b.Clients[len(b.Clients)-1]; v.name == shared && clients == most {
-		b.keepCostOf("accept", fmt.Sprintf("api, %d clients", most), cpuOf(pid)-cpu, peakOf(pid), d.acknowledged)
+		b.keepCost("accept", "api", cpuOf(pid)-cpu, peakOf(pid), d.acknowledged)
+		b.keepCost("accept", "postgres", familyCPU(b.postmaster)-server, 0, d.acknowledged)
 	}
 	return Sample{Count: d.counted, Seconds: d.took.Seconds(), PerSecond: d.perSecond(), P50: d.quantile(0.5), P99: d.quantile(0.99),
-		CPU: used(time.Since(began))}, err
+		CPU: used()}, err
 }
 
 // check compares what was acknowledged with what is in the database.

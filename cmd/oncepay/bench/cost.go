@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,28 +17,37 @@ type Cost struct {
 	Peak    int64   `json:"peak_bytes"` // since the process began
 }
 
-// keepCost notes what the process, which handled n charges, has cost since it began, unless the system does not tell.
-func (b *bench) keepCost(section, name string, p *process, n int) {
-	b.keepCostOf(section, name, cpuOf(p.cmd.Process.Pid), peakOf(p.cmd.Process.Pid), n)
-}
-
-func (b *bench) keepCostOf(section, name string, cpu time.Duration, peak int64, n int) {
+// keepCost notes what a process has cost, of which the peak is unknown where it is 0, unless the system does not tell.
+func (b *bench) keepCost(section, name string, cpu time.Duration, peak int64, n int) {
 	if section == "" || cpu == 0 || n == 0 || !b.wants("cost") {
 		return
 	}
 	b.report.Costs = append(b.report.Costs, Cost{section, name, n, cpu.Seconds() * 1000 / float64(n), peak})
 }
 
-// costOf brings the measurements of one process together: the median of the CPU time, and the most memory of all.
-func (r *Report) costOf(section, name string) (cpu Spread, peak int64) {
-	var all []float64
+// costs is what each process came to: the median of its CPU time, and the most memory of all its rounds.
+type costs struct {
+	section, process string
+	cpu              Spread
+	peak             int64
+}
+
+func (r *Report) costs() (all []costs) {
+	cpu := map[costs][]float64{}
+	var order []costs
+	peaks := map[costs]int64{}
 	for _, c := range r.Costs {
-		if c.Section == section && c.Process == name {
-			all = append(all, c.CPU)
-			peak = max(peak, c.Peak)
+		of := costs{section: c.Section, process: c.Process}
+		if cpu[of] == nil {
+			order = append(order, of)
 		}
+		cpu[of] = append(cpu[of], c.CPU)
+		peaks[of] = max(peaks[of], c.Peak)
 	}
-	return spreadOf(all), peak
+	for _, of := range order {
+		all = append(all, costs{of.section, of.process, spreadOf(cpu[of]), peaks[of]})
+	}
+	return all
 }
 
 func (r *Report) writeCosts(w io.Writer) {
@@ -49,13 +57,15 @@ func (r *Report) writeCosts(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n\n", titles["cost"])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "process\twhile\tCPU seconds\tmin - max\tpeak memory")
-	var done []string
-	for _, c := range r.Costs {
-		if key := c.Section + c.Process; !slices.Contains(done, key) {
-			done = append(done, key)
-			cpu, peak := r.costOf(c.Section, c.Process)
-			fmt.Fprintf(t, "%s\t%s\t%.3f\t%.3f - %.3f\t%s\n", c.Process, strings.SplitN(titles[c.Section], ":", 2)[0], cpu.Median, cpu.Min, cpu.Max, orBlank(peak > 0, "%.0f MB", float64(peak)/1e6))
-		}
+	for _, c := range r.costs() {
+		fmt.Fprintf(t, "%s\t%s\t%.3f\t%.3f - %.3f\t%s\n", c.process, while(c.section), c.cpu.Median, c.cpu.Min, c.cpu.Max,
+			orBlank(c.peak > 0, "%.0f MB", float64(c.peak)/1e6))
 	}
 	_ = t.Flush()
+}
+
+// while is the section's name as it is written.
+func while(section string) string {
+	name, _, _ := strings.Cut(titles[section], ":")
+	return name
 }

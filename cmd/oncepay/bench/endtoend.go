@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
-	"os"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Variants of endtoend.
@@ -15,6 +17,7 @@ const (
 
 const (
 	pollRarely = 200 * time.Millisecond // while it is measured
+	manyNoops  = 1000                   // at once: more fetches do not help
 	fillers    = 64                     // clients that put charges there, which is not measured
 )
 
@@ -32,11 +35,17 @@ func (b *bench) endToEnd(ctx context.Context) error {
 	}
 	measure := map[string]func() (Sample, error){
 		settling: func() (Sample, error) { return b.settleRound(ctx, "endtoend", d, a, b.Charges) },
-		engine:   func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges) },
+		engine:   func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges, b.Concurrency) },
 	}
 	if _, err := b.settleRound(ctx, "", d, a, max(1, b.Charges/10)); err != nil { // warms up
 		return err
 	}
+	// With so many at once as ours, (c) is held back by how often River fetches; this tells what it can do.
+	free, err := b.noopRound(ctx, d, 2*b.Charges, manyNoops)
+	if err != nil {
+		return err
+	}
+	b.note("a River client that works %d no-op jobs at once, and not %d, comes to %.0f/s", manyNoops, b.Concurrency, free.PerSecond)
 	for round := range b.Rounds {
 		for _, name := range rotated([]string{settling, engine}, round) {
 			s, err := measure[name]()
@@ -54,53 +63,66 @@ const unsettled = `
 SELECT EXISTS (SELECT FROM charge WHERE status NOT IN ('succeeded', 'failed', 'canceled'))
     OR EXISTS (SELECT FROM receipt WHERE status IN ('pending', 'sending', 'unknown'))`
 
-// From the first call to the last receipt, all by the database's clock.
-const settledSince = `
+// From the first call to the last receipt, all by the database's clock. Ids ascend with time.
+const settledFrom = `
 SELECT count(*) FILTER (WHERE c.status = 'succeeded'), count(*) FILTER (WHERE r.status = 'sent'),
-       coalesce(extract(epoch FROM max(r.updated_at) - min(a.sent_at))::float8, 0),
-       (SELECT count(*) FROM attempt t JOIN charge s ON s.id = t.charge_id WHERE s.created_at >= $1)
+       coalesce(extract(epoch FROM max(r.updated_at) - min(a.sent_at))::float8, 0), count(a.id)
   FROM charge c LEFT JOIN receipt r ON r.charge_id = c.id LEFT JOIN attempt a ON a.charge_id = c.id
- WHERE c.created_at >= $1`
+ WHERE c.id >= $1`
 
-// settleRound puts charges there, then starts a worker and waits until it has paid all and mailed their receipts. What it cost is kept
-// under the section's name; empty: it is not.
+// idOf is the least id that a charge could be given at a time.
+func idOf(at time.Time) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)
+	return id
+}
+
+// settleRound puts charges there and settles them.
 func (b *bench) settleRound(ctx context.Context, section string, d *database, a *apiProcess, n int) (Sample, error) {
-	var s Sample
-	var began time.Time
-	if err := d.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&began); err != nil {
-		return s, err
-	}
+	began := time.Now()
 	if _, err := b.driveCount(ctx, a, fillers, n); err != nil {
-		return s, err
+		return Sample{}, err
 	}
+	return b.settle(ctx, section, d, began, n)
+}
+
+// settle starts a worker and waits until it has paid the charges that came since, and mailed their receipts. What it cost is kept under the
+// section's name; empty: it is not.
+func (b *bench) settle(ctx context.Context, section string, d *database, since time.Time, n int) (Sample, error) {
+	var s Sample
 	box, providers, err := b.simulators(ctx)
 	if err != nil {
 		return s, err
 	}
+	server := familyCPU(b.postmaster)
 	w, err := b.worker(ctx, d, providers, unlimited)
 	if err != nil {
 		return s, err
 	}
-	used := b.usedBy(map[string]int{"worker": w.cmd.Process.Pid, "providers": box.cmd.Process.Pid, "load": os.Getpid()})
-	err = await(ctx, pollRarely, func() (left bool, err error) {
-		err = d.pool.QueryRow(ctx, unsettled).Scan(&left)
-		return !left, err
-	})
-	if err != nil {
+	used := b.usedBy(map[string]int{"worker": w.cmd.Process.Pid, "providers": box.cmd.Process.Pid})
+	if err := b.awaitSettled(ctx, d); err != nil {
 		return s, err
 	}
+	s.CPU = used()
+	b.keepCost(section, "worker", cpuOf(w.cmd.Process.Pid), peakOf(w.cmd.Process.Pid), n)
+	b.keepCost(section, "postgres", familyCPU(b.postmaster)-server, 0, n)
 	var mailed, attempts int
-	if err := d.pool.QueryRow(ctx, settledSince, began).Scan(&s.Count, &mailed, &s.Seconds, &attempts); err != nil {
+	if err := d.pool.QueryRow(ctx, settledFrom, idOf(since)).Scan(&s.Count, &mailed, &s.Seconds, &attempts); err != nil {
 		return s, err
 	}
 	if s.Count != n || mailed != n || attempts != n {
 		return s, fmt.Errorf("of %d charges, %d were paid and %d receipts mailed, in %d attempts", n, s.Count, mailed, attempts)
 	}
 	s.PerSecond = float64(n) / s.Seconds
-	s.CPU = used(seconds(s.Seconds))
-	b.keepCost(section, "worker", w, n)
 	if err := w.stop(); err != nil {
 		return s, err
 	}
 	return s, box.stop()
+}
+
+func (b *bench) awaitSettled(ctx context.Context, d *database) error {
+	return await(ctx, pollRarely, func() (left bool, err error) {
+		err = d.pool.QueryRow(ctx, unsettled).Scan(&left)
+		return !left, err
+	})
 }

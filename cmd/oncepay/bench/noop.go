@@ -65,12 +65,12 @@ const noopsWorked = `
 SELECT count(*), extract(epoch FROM max(finalized_at) - min(attempted_at))::float8 FROM river_job WHERE kind = $1 AND state = 'completed'`
 
 // noopRound works n jobs that wait, and then removes them.
-func (b *bench) noopRound(ctx context.Context, d *database, n int) (Sample, error) {
+func (b *bench) noopRound(ctx context.Context, d *database, n, concurrency int) (Sample, error) {
 	kind := noop{}.Kind()
 	if _, err := d.pool.Exec(ctx, insertNoops, n, kind); err != nil {
 		return Sample{}, err
 	}
-	p, err := b.start("noop", []string{"DATABASE_URL=" + d.url}, "bench-noop", fmt.Sprint("--database-conns=", b.Conns), fmt.Sprint("--concurrency=", b.Concurrency))
+	p, err := b.start("noop", []string{"DATABASE_URL=" + d.url}, "bench-noop", fmt.Sprint("--database-conns=", b.Conns), fmt.Sprint("--concurrency=", concurrency))
 	if err != nil {
 		return Sample{}, err
 	}
@@ -90,7 +90,7 @@ func (b *bench) noopRound(ctx context.Context, d *database, n int) (Sample, erro
 		return s, fmt.Errorf("%d of %d no-op jobs were worked", s.Count, n)
 	}
 	s.PerSecond = float64(n) / s.Seconds
-	s.CPU = used(seconds(s.Seconds))
+	s.CPU = used()
 	if err := p.stop(); err != nil {
 		return s, err
 	}

@@ -19,7 +19,7 @@ type Options struct {
 	Clients       []int         // of accept, ascending
 	PgbenchTries  []int         // numbers of clients among which pgbench's best is looked for
 
-	Charges         int           // that wait at the beginning of a round of endtoend and growth
+	Charges         int           // that wait at the beginning of a round of endtoend
 	Concurrency     int           // of the worker, and of the client that works no-op jobs
 	Conns           int           // database connections of each process
 	ProviderLatency time.Duration // added to every call of a provider

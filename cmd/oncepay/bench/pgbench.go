@@ -160,24 +160,22 @@ func (p *bare) run(ctx context.Context, clients int, d time.Duration) (Sample, e
 	if err != nil {
 		return Sample{}, err
 	}
-	seconds := int(math.Ceil(d.Seconds()))
+	whole := int(math.Ceil(d.Seconds()))
 	cmd := exec.CommandContext(ctx, p.program, "--no-vacuum", "--protocol=prepared", "--file="+p.script, fmt.Sprint("--client=", clients),
-		fmt.Sprint("--jobs=", min(clients, runtime.NumCPU())), fmt.Sprint("--time=", seconds),
+		fmt.Sprint("--jobs=", min(clients, runtime.NumCPU())), fmt.Sprint("--time=", whole),
 		"--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username(), p.of.db.name)
 	password, _ := u.User.Password()
 	cmd.Env = append(cleanEnvironment(), "PGPASSWORD="+password, "LC_ALL=C")
 	cmd.SysProcAttr = processAttributes()
-	used, began := p.b.usedBy(nil), time.Now()
+	used := p.b.usedBy(map[string]int{})
 	runtime.LockOSThread() // see start
 	out, err := cmd.CombinedOutput()
 	runtime.UnlockOSThread()
 	if err != nil {
 		return Sample{}, fmt.Errorf("pgbench: %w\n%s", errors.Join(context.Cause(ctx), err), out)
 	}
-	s := Sample{Seconds: float64(seconds), CPU: used(time.Since(began))}
-	if cmd.ProcessState != nil {
-		s.CPU["load"] = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds() / time.Since(began).Seconds()
-	}
+	s := Sample{CPU: used()}
+	s.CPU["load"] = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds() / float64(whole)
 	count, tps := transactionsLine.FindSubmatch(out), tpsLine.FindSubmatch(out)
 	if count == nil || tps == nil || strings.Contains(string(out), "aborted") {
 		return Sample{}, fmt.Errorf("pgbench said:\n%s", out)
@@ -188,6 +186,7 @@ func (p *bare) run(ctx context.Context, clients int, d time.Duration) (Sample, e
 	if s.PerSecond, err = strconv.ParseFloat(string(tps[1]), 64); err != nil {
 		return Sample{}, err
 	}
+	s.Seconds = float64(s.Count) / s.PerSecond // without the time of connecting
 	p.of.accepts += s.Count
 	return s, nil
 }

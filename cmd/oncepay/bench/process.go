@@ -111,6 +111,8 @@ func (p *process) stop() error {
 	select {
 	case <-p.stopping:
 		return nil
+	case <-p.ended: // by itself, which has ended the run
+		return nil
 	default:
 		close(p.stopping)
 	}
@@ -128,12 +130,19 @@ func (p *process) stop() error {
 	return nil
 }
 
+// tail is the end of what the process has said, but for what it says when all is well.
 func (p *process) tail() string {
 	said, err := os.ReadFile(p.output)
 	if err != nil {
 		return err.Error()
 	}
-	return string(said[max(0, len(said)-2000):])
+	var lines []string
+	for line := range strings.Lines(string(said)) {
+		if !strings.Contains(line, `"level":"INFO"`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-10):], "")
 }
 
 const (

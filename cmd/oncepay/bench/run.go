@@ -23,6 +23,7 @@ type bench struct {
 	postmaster int // pid; 0: unknown
 	admin      *pgxpool.Pool
 	pools      []*pgxpool.Pool
+	databases  int // made so far
 	running    []*process
 	started    int
 	fail       context.CancelCauseFunc // ends the run with an error
@@ -42,10 +43,16 @@ func Run(ctx context.Context, o Options) (err error) {
 	if b.dir, err = makeDataDir(o.DataDir); err != nil {
 		return err
 	}
+	told := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	b.fail = cancel
-	defer func() { err = errors.Join(err, b.end()) }()
+	defer func() {
+		if told.Err() != nil {
+			err = errors.New("told to stop before it was done")
+		}
+		err = errors.Join(err, b.end())
+	}()
 
 	if err := b.startServer(ctx); err != nil {
 		return err
@@ -63,18 +70,22 @@ func Run(ctx context.Context, o Options) (err error) {
 		name string
 		run  func(context.Context) error
 	}{
-		{"accept", b.accept}, {"endtoend", b.endToEnd},
+		{"accept", b.accept}, {"endtoend", b.endToEnd}, {"growth", b.growth}, {"drain", b.drain},
 	} {
 		if cost := b.wants("cost") && slices.Contains([]string{"accept", "endtoend"}, section.name); !cost && !b.wants(section.name) {
 			continue
 		}
 		b.say("\n%s", titles[section.name])
 		if err := section.run(ctx); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause // and what failed because of it is no news
+			}
 			return fmt.Errorf("%s: %w", section.name, err)
 		}
 		b.report.summarise()
 		b.report.writeSection(o.Table, section.name)
 	}
+	b.report.summarise()
 	b.report.writeCosts(o.Table)
 	return b.report.write(o.Out, o.Table)
 }
@@ -113,7 +124,12 @@ func (b *bench) end() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.Table, format+"\n", args...) }
+// say ends the run if nobody listens any more.
+func (b *bench) say(format string, args ...any) {
+	if _, err := fmt.Fprintf(b.Table, format+"\n", args...); err != nil {
+		b.fail(err)
+	}
+}
 
 // add keeps a sample and says that it is there.
 func (b *bench) add(s Sample) {
@@ -122,14 +138,14 @@ func (b *bench) add(s Sample) {
 	if s.Clients > 0 {
 		what += fmt.Sprintf(", %d clients", s.Clients)
 	}
-	if s.Existing > 0 {
-		what += fmt.Sprintf(", %s charges there", short(float64(s.Existing)))
+	if there := s.there(); there != "" {
+		what += ", " + there
 	}
 	b.say("  round %d  %-44s %8.0f/s", s.Round, what, s.PerSecond)
 }
 
-// usedBy measures what shares of a CPU those named use until the result is called with the time that it took.
-func (b *bench) usedBy(pids map[string]int) func(took time.Duration) map[string]float64 {
+// usedBy measures how many CPUs those named, and PostgreSQL, use until the result is called.
+func (b *bench) usedBy(pids map[string]int) func() map[string]float64 {
 	read := func() map[string]time.Duration {
 		used := map[string]time.Duration{}
 		for name, pid := range pids {
@@ -142,9 +158,9 @@ func (b *bench) usedBy(pids map[string]int) func(took time.Duration) map[string]
 		}
 		return used
 	}
-	before := read()
-	return func(took time.Duration) map[string]float64 {
-		shares := map[string]float64{}
+	before, began := read(), time.Now()
+	return func() map[string]float64 {
+		took, shares := time.Since(began), map[string]float64{}
 		for name, cpu := range read() {
 			shares[name] = (cpu - before[name]).Seconds() / took.Seconds()
 		}

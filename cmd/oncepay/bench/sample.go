@@ -10,7 +10,8 @@ type Sample struct {
 	Section   string  `json:"section"`
 	Variant   string  `json:"variant"`
 	Clients   int     `json:"clients,omitempty"`
-	Existing  int64   `json:"existing,omitempty"` // charges that were there before the section
+	Existing  int64   `json:"existing,omitempty"` // charges that were there before
+	Beside    int64   `json:"beside,omitempty"`   // of the empty database: those in the one with which it took turns
 	Round     int     `json:"round"`              // from 1
 	Count     int     `json:"count"`              // what was done: charges, transactions or jobs
 	Seconds   float64 `json:"seconds"`
@@ -28,6 +29,7 @@ type Stat struct {
 	Variant   string             `json:"variant"`
 	Clients   int                `json:"clients,omitempty"`
 	Existing  int64              `json:"existing,omitempty"`
+	Beside    int64              `json:"beside,omitempty"`
 	Rounds    int                `json:"rounds"`
 	PerSecond Spread             `json:"per_second"`
 	P50       Spread             `json:"p50_ms"`
@@ -59,6 +61,7 @@ type variant struct {
 	section, name string
 	clients       int
 	existing      int64
+	beside        int64
 }
 
 // summarise brings the rounds of each variant together, in the order in which the variants came first.
@@ -66,7 +69,7 @@ func summarise(samples []Sample) []Stat {
 	var order []variant
 	rounds := map[variant][]Sample{}
 	for _, s := range samples {
-		v := variant{s.Section, s.Variant, s.Clients, s.Existing}
+		v := variant{s.Section, s.Variant, s.Clients, s.Existing, s.Beside}
 		if rounds[v] == nil {
 			order = append(order, v)
 		}
@@ -74,7 +77,7 @@ func summarise(samples []Sample) []Stat {
 	}
 	slices.SortStableFunc(order, func(a, b variant) int {
 		return cmp.Or(cmp.Compare(slices.Index(Sections, a.section), slices.Index(Sections, b.section)), cmp.Compare(a.clients, b.clients),
-			cmp.Compare(a.existing, b.existing))
+			cmp.Compare(max(a.existing, a.beside), max(b.existing, b.beside)), cmp.Compare(a.name, b.name), cmp.Compare(a.existing, b.existing))
 	})
 	var stats []Stat
 	for _, v := range order {
@@ -85,7 +88,7 @@ func summarise(samples []Sample) []Stat {
 			}
 			return spreadOf(values)
 		}
-		stat := Stat{Section: v.section, Variant: v.name, Clients: v.clients, Existing: v.existing, Rounds: len(rounds[v]), CPU: map[string]float64{},
+		stat := Stat{Section: v.section, Variant: v.name, Clients: v.clients, Existing: v.existing, Beside: v.beside, Rounds: len(rounds[v]), CPU: map[string]float64{},
 			PerSecond: of(func(s Sample) float64 { return s.PerSecond }), P50: of(func(s Sample) float64 { return s.P50 }),
 			P99: of(func(s Sample) float64 { return s.P99 })}
 		for who := range rounds[v][0].CPU {
@@ -97,9 +100,9 @@ func summarise(samples []Sample) []Stat {
 }
 
 // find is the statistic of a variant; nil: it was not measured.
-func find(stats []Stat, section, name string, clients int, existing int64) *Stat {
+func find(stats []Stat, section, name string, clients int) *Stat {
 	for i, s := range stats {
-		if s.Section == section && s.Variant == name && s.Clients == clients && s.Existing == existing {
+		if s.Section == section && s.Variant == name && s.Clients == clients {
 			return &stats[i]
 		}
 	}
@@ -111,3 +114,17 @@ func rotated[T any](all []T, round int) []T {
 	n := round % len(all)
 	return slices.Concat(all[n:], all[:n])
 }
+
+// there says how many charges were there before, where that is what was varied.
+func there(existing, beside int64) string {
+	switch {
+	case existing > 0:
+		return short(float64(existing)) + " there"
+	case beside > 0:
+		return "empty (beside " + short(float64(beside)) + ")"
+	}
+	return ""
+}
+
+func (s Sample) there() string { return there(s.Existing, s.Beside) }
+func (s Stat) there() string   { return there(s.Existing, s.Beside) }

@@ -42,8 +42,18 @@ func (b *bench) api(ctx context.Context, d *database, shared bool) (*apiProcess,
 	if err != nil {
 		return nil, err
 	}
+	told, err := p.awaitOutput(ctx, logged("api.listen", "shared_commits"))
+	if err != nil {
+		return nil, err
+	}
+	if told != fmt.Sprint(shared) && told != unsaid {
+		return nil, fmt.Errorf("an API that should have shared commits %v says %s", shared, told)
+	}
 	return &apiProcess{p, address}, awaitReady(ctx, p, address)
 }
+
+// unsaid is what a log line has of an attribute that is not there: a release that does not share commits has no word for it.
+const unsaid = "<nil>"
 
 // worker runs a worker that may call the providers as often as stripeRate says, and mail as fast as it can.
 func (b *bench) worker(ctx context.Context, d *database, providers string, stripeRate float64) (*process, error) {

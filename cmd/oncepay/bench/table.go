@@ -43,9 +43,9 @@ func (r *Report) writeSection(w io.Writer, section string) {
 	}
 	fmt.Fprintf(w, "\n%s\n\n", titles[section])
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\tclients\tthere\tper second\tmin - max\tp50 ms\tp99 ms\tCPUs used\t")
+	fmt.Fprintln(t, "\tclients\tdatabase\tper second\tmin - max\tp50 ms\tp99 ms\tCPUs used")
 	for _, s := range of {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f - %.0f\t%s\t%s\t%s\t\n", s.Variant, orBlank(s.Clients > 0, "%d", s.Clients), orBlank(s.Existing > 0, "%s", short(float64(s.Existing))),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.0f - %.0f\t%s\t%s\t%s\n", s.Variant, orBlank(s.Clients > 0, "%d", s.Clients), s.there(),
 			s.PerSecond.Median, s.PerSecond.Min, s.PerSecond.Max, orBlank(s.P50.Max > 0, "%.1f", s.P50.Median), orBlank(s.P99.Max > 0, "%.1f", s.P99.Median), shares(s.CPU))
 	}
 	_ = t.Flush() // as all of the table: what cannot be shown is in the files

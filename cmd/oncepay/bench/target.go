@@ -25,7 +25,7 @@ func (r *Report) targets() (all []Target) {
 			continue
 		}
 		at := fmt.Sprintf("accept, %d clients: ", s.Clients)
-		a, b := find(r.Stats, "accept", plain, s.Clients, 0), find(r.Stats, "accept", pgbench, s.Clients, 0)
+		a, b := find(r.Stats, "accept", plain, s.Clients), find(r.Stats, "accept", pgbench, s.Clients)
 		if a == nil {
 			continue
 		}
@@ -41,18 +41,42 @@ func (r *Report) targets() (all []Target) {
 			all = append(all, atLeast(at+"rate to (a)", ratio, 1))
 		}
 	}
-	if us, c := find(r.Stats, "endtoend", settling, 0, 0), find(r.Stats, "endtoend", engine, 0, 0); us != nil && c != nil {
+	if us, c := find(r.Stats, "endtoend", settling, 0), find(r.Stats, "endtoend", engine, 0); us != nil && c != nil {
 		ratio := us.PerSecond.Median / c.PerSecond.Median
 		all = append(all, atLeast("end to end: charges to no-op jobs (c)", ratio, 0.25),
 			Target{"end to end: charges to what two jobs each allow", fmt.Sprintf("%.2f", 2*ratio), "at least 0.50", ratio >= 0.25})
 	}
-	for _, c := range []struct {
-		what, section, process string
-		most                   int64
-	}{{"cost: memory of the api", "accept", "api, 256 clients", 100e6}, {"cost: memory of the worker", "endtoend", "worker", 150e6}} {
-		if _, peak := r.costOf(c.section, c.process); peak > 0 {
-			all = append(all, Target{c.what, fmt.Sprintf("%.0f MB", float64(peak)/1e6), fmt.Sprintf("below %.0f MB", float64(c.most)/1e6), peak < c.most})
+	for _, s := range r.Stats {
+		if s.Section != "growth" || s.Existing == 0 {
+			continue
+		}
+		if empty := r.emptyBeside(s); empty != nil {
+			what := fmt.Sprintf("growth: %s with %s, to that of an empty database", s.Variant, s.there())
+			all = append(all, atLeast(what, s.PerSecond.Median/empty.PerSecond.Median, 0.9))
+		}
+	}
+	if d := r.Drain; d != nil {
+		all = append(all, atLeast("drain: rate to the allowed one", d.Reached/d.Allowed, 0.95))
+	}
+	for _, c := range r.costs() {
+		if most := mostMemory[c.process]; most > 0 && c.peak > 0 {
+			all = append(all, Target{"cost: memory of the " + c.process, megabytes(c.peak), "below " + megabytes(most), c.peak < most})
 		}
 	}
 	return all
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.0f MB", float64(bytes)/1e6) }
+
+// mostMemory is what processes may have, in bytes, with 256 clients.
+var mostMemory = map[string]int64{"api": 100e6, "worker": 150e6}
+
+// emptyBeside is what the empty database did in turns with one that has grown.
+func (r *Report) emptyBeside(s Stat) *Stat {
+	for i, other := range r.Stats {
+		if other.Section == s.Section && other.Variant == s.Variant && other.Beside == s.Existing {
+			return &r.Stats[i]
+		}
+	}
+	return nil
 }

@@ -92,24 +92,24 @@ func (s substitutes) expression(value, kind string) (string, error) {
 		}
 		return fmt.Sprintf("%s + interval '%.3f seconds'", s.now, after), nil
 	}
-	for text, expression := range s.texts {
-		if value == text {
-			return fmt.Sprintf("(%s)::%s", expression, kind), nil
+	pieces := []string{}
+	for rest := value; ; {
+		at, text := len(rest), ""
+		for t := range s.texts {
+			if i := strings.Index(rest, t); i >= 0 && i < at {
+				at, text = i, t
+			}
 		}
-	}
-	pieces := []string{value}
-	expressions := []string{}
-	for text, expression := range s.texts { // one of them occurs in a value, if any
-		if strings.Contains(value, text) {
-			pieces, expressions = strings.Split(value, text), append(expressions, expression)
+		if at > 0 || rest == "" && len(pieces) == 0 {
+			pieces = append(pieces, quote(rest[:at]))
+		}
+		if text == "" {
 			break
 		}
+		pieces = append(pieces, "("+s.texts[text]+")::text")
+		rest = rest[at+len(text):]
 	}
-	literal := quote(pieces[0])
-	for _, piece := range pieces[1:] {
-		literal += fmt.Sprintf(" || (%s)::text || %s", expressions[0], quote(piece))
-	}
-	return fmt.Sprintf("(%s)::%s", literal, kind), nil
+	return fmt.Sprintf("(%s)::%s", strings.Join(pieces, " || "), kind), nil
 }
 
 // quote makes an SQL literal. It has no colon, after which pgbench would look for the name of a variable.

@@ -56,11 +56,23 @@ func cpuOf(pid int) time.Duration {
 
 // familyCPU is the CPU time of a process and its children, those that have ended included; 0 where that cannot be told.
 func familyCPU(pid int) time.Duration {
-	s, err := readStat(strconv.Itoa(pid))
-	if err != nil {
-		return 0
+	for {
+		before, err := readStat(strconv.Itoa(pid))
+		if err != nil {
+			return 0
+		}
+		sum := before.own + before.reaped + childrenCPU(pid)
+		after, err := readStat(strconv.Itoa(pid))
+		if err != nil {
+			return 0
+		}
+		if after.reaped == before.reaped { // else a child has gone from the one to the other, and may be in neither
+			return sum
+		}
 	}
-	sum := s.own + s.reaped
+}
+
+func childrenCPU(pid int) (sum time.Duration) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		panic(err) // a malformed pattern

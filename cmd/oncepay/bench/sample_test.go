@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		values []float64
+		want   Spread
+	}{
+		{nil, Spread{}},
+		{[]float64{7}, Spread{7, 7, 7}},
+		{[]float64{9, 1, 4}, Spread{4, 1, 9}},
+		{[]float64{9, 1, 4, 6}, Spread{5, 1, 9}},
+	} {
+		if got := spreadOf(test.values); got != test.want {
+			t.Errorf("%v: %+v, want %+v", test.values, got, test.want)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	var d driven
+	for ms := range 200 {
+		d.latencies = append(d.latencies, time.Duration(ms+1)*time.Millisecond)
+	}
+	for share, want := range map[float64]float64{0.5: 101, 0.99: 199, 1: 200} {
+		if got := d.quantile(share); got != want {
+			t.Errorf("%g: %g ms, want %g", share, got, want)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	stats := summarise([]Sample{
+		{Section: "accept", Variant: "x", Clients: 4, PerSecond: 3}, {Section: "accept", Variant: "x", Clients: 1, PerSecond: 9, CPU: map[string]float64{"api": 1}},
+		{Section: "accept", Variant: "x", Clients: 4, PerSecond: 5}, {Section: "accept", Variant: "y", Clients: 4, PerSecond: 7},
+	})
+	if len(stats) != 3 || stats[0].Clients != 1 || stats[0].CPU["api"] != 1 {
+		t.Fatalf("%+v", stats)
+	}
+	if x := find(stats, "accept", "x", 4); x == nil || x.Rounds != 2 || x.PerSecond != (Spread{4, 3, 5}) {
+		t.Errorf("%+v", x)
+	}
+	if find(stats, "accept", "y", 1) != nil {
+		t.Error("what was not measured is found")
+	}
+}
+
+// Whoever comes first, each comes first as often.
+func TestRotated(t *testing.T) {
+	t.Parallel()
+	for round, want := range [][]string{{"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"a", "b", "c"}} {
+		if got := rotated([]string{"a", "b", "c"}, round); !slices.Equal(got, want) {
+			t.Errorf("round %d: %v", round, got)
+		}
+	}
+}
+
+// The axis ends above all that is drawn, and its marks can be counted.
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	for _, top := range []float64{0, 0.03, 1, 1.01, 7, 99, 100, 4321, 1e7} {
+		all := steps(top)
+		if last := all[len(all)-1]; all[0] != 0 || last < top || last > 2*top && top > 0 || len(all) > 7 || len(all) < 2 {
+			t.Errorf("%g: %v", top, all)
+		}
+	}
+}
+
+func TestSubstitutes(t *testing.T) {
+	t.Parallel()
+	s := substitutes{texts: map[string]string{"AAA": "new.id", "BBB": "new.key"}, from: time.Unix(1000, 0), now: "new.at"}
+	for _, test := range []struct{ value, kind, want string }{
+		{"AAA", "uuid", "((new.id)::text)::uuid"},
+		{"it's", "text", `(E'it''s')::text`},
+		{"", "text", `(E'')::text`},
+		{`{"v":"AAA","k":"BBB"}`, "jsonb", `(E'{"v"\x3a"' || (new.id)::text || E'","k"\x3a"' || (new.key)::text || E'"}')::jsonb`},
+		{"1000", "timestamp with time zone", "new.at"},
+		{"1003.5", "timestamp with time zone", "new.at + interval '3.500 seconds'"},
+	} {
+		got, err := s.expression(test.value, test.kind)
+		if err != nil || got != test.want {
+			t.Errorf("%s: %s, %v, want %s", test.value, got, err, test.want)
+		}
+	}
+}
