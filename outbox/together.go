@@ -142,15 +142,21 @@ func (t *Together[T]) tooLate(s *seat[T]) bool {
 
 // lead runs a batch, and lets the next one begin when that has ended.
 func (t *Together[T]) lead(ctx context.Context, batch []*seat[T]) {
-	err := t.once(ctx, batch)
-	t.mu.Lock()
-	t.next()
-	t.mu.Unlock()
-	t.end(ctx, batch, err)
+	err := errGone
+	defer func() {
+		t.mu.Lock()
+		t.next()
+		t.mu.Unlock()
+		t.end(batch, err)
+	}()
+	err = t.once(ctx, batch)
 }
 
+// errGone is what those are left with whose leader has gone without a word, as by [runtime.Goexit].
+var errGone = fmt.Errorf("whoever led the run has gone: %w", ErrInDoubt)
+
 // end tells the members of a run that it has ended, or has it taken apart.
-func (t *Together[T]) end(ctx context.Context, batch []*seat[T], err error) {
+func (t *Together[T]) end(batch []*seat[T], err error) {
 	if err == nil || len(batch) <= 1 || Unavailable(err) {
 		for _, s := range batch {
 			s.turn <- turn[T]{err: err}
@@ -166,12 +172,14 @@ func (t *Together[T]) end(ctx context.Context, batch []*seat[T], err error) {
 func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
 	t.aside <- struct{}{}
 	batch = slices.DeleteFunc(batch, t.tooLate)
-	var err error
+	err := errGone
+	defer func() {
+		<-t.aside
+		t.end(batch, err)
+	}()
 	if len(batch) > 0 {
 		err = t.once(ctx, batch)
 	}
-	<-t.aside
-	t.end(ctx, batch, err)
 }
 
 // once does the work of a batch. A panic is an error of it, so that nobody waits for ever.

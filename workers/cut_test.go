@@ -121,7 +121,7 @@ func (c *cutter) fires() bool {
 // mail was accepted does so when the database is back: one mail, and the receipt is sent.
 func TestReceiptsWhileTheDatabaseIsCut(t *testing.T) {
 	t.Parallel()
-	const claiming, settling = "claim_id = $2", "doubts = doubts +"
+	const claiming, settling = "claim_id = claim.id", "doubts = doubts +"
 	for _, tc := range []struct {
 		name string
 		cut  *cutter

@@ -205,7 +205,7 @@ func (s *stage) newWorld(t rapid.TB, rekey bool) *world {
 	}
 	policy := charges.DefaultPolicy
 	policy.Rekey = rekey
-	w.charges = charges.New(s.pool, w.box, charges.Options{Policy: policy})
+	w.charges = charges.New(s.pool, w.box, charges.Options{Policy: policy, Apart: true}) // a run that sleeps in its commit must hold up no other
 	for i := range w.process {
 		w.process[i] = w.newProcess()
 	}

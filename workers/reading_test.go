@@ -221,8 +221,12 @@ func TestNeverSentTogether(t *testing.T) {
 	}
 	// The newest comes first, so that the first reading must reach back further than its own charge asks.
 	_, err := r.pool.Exec(t.Context(), `
-UPDATE charge c SET created_at = created_at - interval '23 hours 10 minutes' - interval '6 minutes' * n.n
-  FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM charge) n WHERE n.id = c.id`)
+WITH old AS (
+    UPDATE charge c SET created_at = created_at - interval '23 hours 10 minutes' - interval '6 minutes' * n.n
+      FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM charge) n WHERE n.id = c.id
+    RETURNING c.id, n.n
+)
+UPDATE river_job j SET scheduled_at = now() - interval '1 hour' + interval '1 second' * old.n FROM old WHERE j.args ->> 'charge_id' = old.id::text`)
 	if err != nil {
 		t.Fatal(err)
 	}

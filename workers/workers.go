@@ -45,7 +45,7 @@ type Config struct {
 	ActionTTL  time.Duration // how long the buyer may take before the payment is canceled; 0: 24 h
 	Follow     time.Duration // how soon Stripe is asked again about a payment that waits, and ever later, up to an hour; 0: 1 min
 	Charging   int           // new charges handled at once, and half as many old ones; 0: 32
-	Mailing    int           // receipts sent at once; 0: as many as Charging
+	Mailing    int           // receipts sent at once; as many become unknown where the process is killed, or SendGrid hangs; 0: 8
 	KeepEvents time.Duration // how long providers' events are kept; 0: 30 days
 	KeepSent   time.Duration // how long the attempts of a final charge are kept; 0: 400 days
 	PollOnly   bool          // find jobs by asking alone: notifications do not come through a pooler that keeps no sessions
@@ -91,7 +91,7 @@ func Start(ctx context.Context, c Config) (*Workers, error) {
 		c.Charging = 32
 	}
 	if c.Mailing == 0 {
-		c.Mailing = c.Charging
+		c.Mailing = 8
 	}
 	if c.KeepEvents == 0 {
 		c.KeepEvents = 30 * 24 * time.Hour

@@ -192,7 +192,7 @@ func (c *devCommand) worker(db database, sandbox string) *workerCommand {
 	w := &workerCommand{
 		database: db, StripeKey: "sk_test_dev", StripeBase: sandbox, StripeRate: 25, MailRate: 50,
 		rules:       rules{KeyWindow: charges.DefaultPolicy.Window, LookDelays: charges.DefaultPolicy.LookDelays},
-		SendGridKey: "SG.dev", MailBase: sandbox, ReceiptFrom: c.ReceiptFrom, Charging: 32,
+		SendGridKey: "SG.dev", MailBase: sandbox, ReceiptFrom: c.ReceiptFrom, Charging: 32, Mailing: 8,
 	}
 	if c.StripeKey != "" {
 		w.StripeKey, w.StripeBase = c.StripeKey, ""

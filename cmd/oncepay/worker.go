@@ -33,6 +33,7 @@ type workerCommand struct {
 	MailRate    perSecond     `name:"sendgrid-rate" env:"ONCEPAY_SENDGRID_RATE" default:"50/s" placeholder:"N/s" help:"Most receipts per second, of all workers together: each of them has to be told the same."`
 	ReceiptFrom string        `name:"receipt-from" env:"RECEIPT_FROM" required:"" placeholder:"ADDRESS" help:"Sender of receipts, such as 'Shop <receipts@shop.example>'."`
 	Charging    int           `name:"concurrency" env:"ONCEPAY_CONCURRENCY" default:"32" help:"New charges handled at once by this process, and half as many of the backlog."`
+	Mailing     int           `name:"receipt-concurrency" env:"ONCEPAY_RECEIPT_CONCURRENCY" default:"8" help:"Receipts sent at once by this process. As many may be left unknown where it is killed, or SendGrid hangs."`
 	ActionTTL   time.Duration `name:"action-ttl" env:"ONCEPAY_ACTION_TTL" default:"24h" help:"How long the buyer may take to authenticate; then the payment is canceled at Stripe."`
 	KeepEvents  time.Duration `name:"webhook-retention" env:"ONCEPAY_WEBHOOK_RETENTION" default:"720h" help:"How long what Stripe and SendGrid have told is kept, once it was applied or ignored."`
 	KeepSent    time.Duration `name:"attempt-retention" env:"ONCEPAY_ATTEMPT_RETENTION" default:"9600h" help:"How long the requests to Stripe are kept for a charge that is final and has its payment."`
@@ -49,6 +50,8 @@ func (c *workerCommand) Validate() error {
 		return errors.New("--action-ttl must be from 1m to 30 days")
 	case c.Charging < 1 || c.Charging > 1000:
 		return errors.New("--concurrency must be from 1 to 1000")
+	case c.Mailing < 1 || c.Mailing > 1000:
+		return errors.New("--receipt-concurrency must be from 1 to 1000")
 	}
 	return cmp.Or(c.rules.Validate(), c.checkProviders(), c.database.Validate())
 }
@@ -144,7 +147,7 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	}
 	w, err := workers.Start(ctx, workers.Config{
 		Pool: b.pool, Charges: b.charges, Outbox: b.outbox, Readiness: b.ready, Stripe: gateway, Mailer: mailer,
-		StripeRate: float64(c.StripeRate), MailRate: float64(c.MailRate), ActionTTL: c.ActionTTL, Charging: c.Charging,
+		StripeRate: float64(c.StripeRate), MailRate: float64(c.MailRate), ActionTTL: c.ActionTTL, Charging: c.Charging, Mailing: c.Mailing,
 		KeepEvents: c.KeepEvents, KeepSent: c.KeepSent, Log: log, Metrics: registry,
 		PollOnly: c.Pooler == outbox.TransactionPooler,
 	})

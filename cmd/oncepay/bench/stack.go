@@ -60,7 +60,7 @@ func (b *bench) worker(ctx context.Context, d *database, providers string, strip
 	env := []string{"DATABASE_URL=" + d.url, "ONCEPAY_SENDGRID_RATE=10000", "STRIPE_SECRET_KEY=sk_test_bench", "STRIPE_API_BASE=" + providers,
 		"SENDGRID_API_KEY=SG.bench", "SENDGRID_API_BASE=" + providers, "RECEIPT_FROM=Shop <receipts@shop.example>"}
 	return b.start("worker", env, "worker", "--listen=127.0.0.1:0", fmt.Sprint("--database-conns=", b.Conns),
-		fmt.Sprint("--concurrency=", b.Concurrency), fmt.Sprint("--stripe-rate=", stripeRate))
+		fmt.Sprint("--concurrency=", b.Concurrency), fmt.Sprint("--receipt-concurrency=", b.Concurrency), fmt.Sprint("--stripe-rate=", stripeRate))
 }
 
 // unlimited is the highest rate that a worker takes.
