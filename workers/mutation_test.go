@@ -39,7 +39,7 @@ var mutations = []mutation{
 	{"the attempt is written down after the call", "I2", []edit{
 		{"charges/begin.go", "if err := insertAttempt(ctx, tx, begun.Attempt); err != nil {", "if err != nil {"},
 		{"charges/settle.go", "if err := endAttempt(ctx, tx, a.ID, r); err != nil {",
-			"if err := insertAttempt(ctx, tx, a); err != nil {\n\t\t\treturn err\n\t\t}\n\t\tif err := endAttempt(ctx, tx, a.ID, r); err != nil {"}}},
+			"if err := insertAttempt(ctx, tx, a); err != nil {\n\t\treturn false, err\n\t}\n\tif err := endAttempt(ctx, tx, a.ID, r); err != nil {"}}},
 	{"only the last attempt is asked, not all of them", "I2", []edit{{"charges/allow.go",
 		"last := attempts[len(attempts)-1]\n", "last := attempts[len(attempts)-1]\n\tattempts = attempts[len(attempts)-1:]\n"}}},
 	{"ages are judged on PostgreSQL's clock alone", "I2", []edit{{"charges/allow.go",
@@ -55,7 +55,7 @@ var mutations = []mutation{
 	{"another request under a key is answered as the first", "I4", []edit{{"charges/create.go",
 		"len(fields) > 0 || earlier.version == FingerprintVersion {", "len(fields) > 100 {"}}},
 	{"an event does not tell where its charge went", "I7", []edit{{"charges/store_attempt.go",
-		"was, $3::text, $10, $11 FROM moved", "was, was, $10, $11 FROM moved"}}},
+		"was, status, actor, data FROM moved", "was, was, actor, data FROM moved"}}},
 	{"a receipt is claimed after the call", "I5", []edit{{"charges/receipt.go",
 		"err = claimRow(ctx, tx, charge, id)", "err = nil"}}},
 }
