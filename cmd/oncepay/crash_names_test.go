@@ -55,11 +55,11 @@ func cutLast(text string) (before, after string, found bool) {
 	return text[:i], text[i+1:], true
 }
 
-// commitNames finds the names of all transactions: the literals that are given to InTx, also by way of a function of ours that hands on a
+// commitNames finds the names of all transactions: the literals that are given to what commits, also by way of a function of ours that hands on a
 // parameter of its own, or a member of one that its callers write as a literal of its struct.
 func commitNames(t *testing.T) map[string]bool {
 	t.Helper()
-	f := namesFinder{names: map[string]bool{}, handOn: map[string]handedOn{"InTx": {arg: 2}}, met: map[string]bool{}, odd: map[string]string{}}
+	f := namesFinder{names: map[string]bool{}, handOn: map[string]handedOn{"InTx": {arg: 2}, "InTxEach": {arg: 2}}, met: map[string]bool{}, odd: map[string]string{}}
 	files := sources(t)
 	for known := 0; known < len(f.handOn); { // until no more are found that hand on
 		known = len(f.handOn)
@@ -95,13 +95,16 @@ type namesFinder struct {
 	odd    map[string]string   // function: to which other it gives a name that is not understood
 }
 
-// read finds the names that a function gives to others: to InTx, or to those of its package that hand on.
+// read finds the names that a function gives to others: to what commits, or to those of its package that hand on.
 func (f *namesFinder) read(pkg string, fn *ast.FuncDecl) {
 	kind := "function"
 	if fn.Recv != nil {
 		kind = "method"
 	}
 	self := fmt.Sprintf("%s, %s %s of %d", pkg, kind, fn.Name.Name, fn.Type.Params.NumFields())
+	if committers[fn.Name.Name] {
+		self = fn.Name.Name
+	}
 	ast.Inspect(fn, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
@@ -171,7 +174,10 @@ func parameterIn(fn *ast.FuncDecl, e ast.Expr) (on handedOn, ok bool) {
 	return on, on.arg >= 0
 }
 
-// calleeName tells a package's functions from its methods, by how many arguments they have as well, and InTx from all others.
+// committers are the functions that commit, whatever package calls them.
+var committers = map[string]bool{"InTx": true, "InTxEach": true}
+
+// calleeName tells a package's functions from its methods, by how many arguments they have as well, and those that commit from all others.
 func calleeName(pkg string, call *ast.CallExpr) string {
 	kind, name := "function", ""
 	switch f := call.Fun.(type) {
@@ -180,7 +186,7 @@ func calleeName(pkg string, call *ast.CallExpr) string {
 	case *ast.SelectorExpr:
 		kind, name = "method", f.Sel.Name
 	}
-	if name == "InTx" {
+	if committers[name] {
 		return name
 	}
 	return fmt.Sprintf("%s, %s %s of %d", pkg, kind, name, len(call.Args))
