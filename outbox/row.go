@@ -3,7 +3,9 @@ package outbox
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // WriteRow writes one row, by a statement that can write many: it takes each of args as an array of its type, $2 and so on, of which the
@@ -88,6 +90,9 @@ func columns(calls []*call) []any {
 		column := make([]any, len(calls))
 		for j, c := range calls {
 			column[j] = c.args[i]
+			if id, ok := c.args[i].(uuid.UUID); ok { // in binary, and not by way of its text
+				column[j] = pgtype.UUID{Bytes: id, Valid: true}
+			}
 		}
 		all[1+i] = column
 	}

@@ -46,6 +46,7 @@ func (c *sandboxCommand) Validate() error {
 
 // Run serves until the process is told to stop.
 func (c *sandboxCommand) Run(ctx context.Context, log *slog.Logger) error {
+	collectRarely()
 	listener, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)

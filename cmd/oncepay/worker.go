@@ -90,6 +90,7 @@ func (c *workerCommand) mailer() (*sendgrid.Mailer, error) {
 
 // Run works until the process is told to stop.
 func (c *workerCommand) Run(ctx context.Context, log *slog.Logger) error {
+	collectRarely()
 	listener, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
