@@ -17,7 +17,7 @@ const (
 const (
 	backlogShare = 0.25
 	climb        = 0.05                   // of the configured rate, regained each second after we were slowed down
-	leaseFor     = 200 * time.Millisecond // a lease holds what the rate allows in this time, so that a call costs no update of the row
+	leaseFor     = 200 * time.Millisecond // whoever finds no token waits for what the rate allows in this time, so that a call costs no update of the row
 	keepFor      = 400 * time.Millisecond // what either lane keeps at most, at the whole rate, for a burst after a quiet time
 	slowAgain    = time.Second            // answers of calls that left before the rate was halved do not halve it again
 	longestHold  = time.Hour              // nobody is believed who asks for more
@@ -112,24 +112,20 @@ func (b bucket) refill(configured float64, now time.Time) bucket {
 	return b
 }
 
-// lease takes as many tokens as are wanted out of a refilled bucket, and a block where there are plenty. Without a whole token it says how
-// long those that are wanted take to come, or a block of them.
+// lease takes as many tokens as are wanted out of a refilled bucket. Without a whole token it says how long those that are wanted take to come,
+// or as many as come in the time of a lease.
 func (b bucket) lease(l Lane, want int, configured float64, now time.Time) (after bucket, tokens int, wait time.Duration) {
 	if b.HeldUntil != nil && b.HeldUntil.After(now) {
 		return b, 0, b.HeldUntil.Sub(now)
 	}
 	rate := b.rate(configured, now)
 	fills := b.fills(l, rate)
-	block := worth(fills, leaseFor)
 	if whole := math.Floor(b.Tokens[l]); whole >= 1 {
 		n := min(whole, float64(max(1, want)))
-		if b.Tokens[l] >= worth(rate, keepFor) {
-			n = min(whole, max(n, block))
-		}
 		b.Tokens[l] -= n
 		return b, int(n), 0
 	}
-	seconds := (min(block, float64(max(1, want))) - b.Tokens[l]) / fills
+	seconds := (min(worth(fills, leaseFor), float64(max(1, want))) - b.Tokens[l]) / fills
 	return b, 0, min(time.Duration(seconds*float64(time.Second)), maxLeaseWait)
 }
 

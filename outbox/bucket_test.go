@@ -45,35 +45,26 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// A bucket that nobody asked for a day holds 400 ms worth for each lane, and a lease of plenty holds 200 ms of it, if no more are wanted; of what is scarce
-// only what is wanted.
+// A bucket that nobody asked for a day holds 400 ms worth for each lane, and a lease holds what is wanted of it and no more, since what is leased and
+// not used is lost.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now := start.Add(24 * time.Hour)
 	b := bucket{Refilled: start}.refill(100, now)
-	var leases []int
-	for {
+	leased := 0
+	for _, want := range []int{1, 7, 100} {
 		var n int
-		var wait time.Duration
-		if b, n, wait = b.lease(Fresh, 1, 100, now); n == 0 {
-			if wait <= 0 || wait > leaseFor {
-				t.Errorf("asked to wait %v", wait)
-			}
-			break
+		if b, n, _ = b.lease(Fresh, want, 100, now); n != min(want, 40-leased) {
+			t.Errorf("a lease of %d, %d were wanted", n, want)
 		}
-		leases = append(leases, n)
+		leased += n
 	}
-	if len(leases) != 21 || leases[0] != 20 || leases[1] != 1 {
-		t.Errorf("leases %v, want 20, and then one at a time of what is left", leases)
+	if leased != 40 {
+		t.Errorf("leased %d, want all of 40", leased)
 	}
-	if _, n, _ := b.lease(Backlog, 1, 100, now); n != 5 { // a quarter of 20, with nothing from the other lane
-		t.Errorf("a lease of plenty: %d, want 5", n)
-	}
-	scarce := b
-	scarce.Tokens[Backlog] = 9
-	if _, n, _ := scarce.lease(Backlog, 3, 100, now); n != 3 {
-		t.Errorf("a lease of what is scarce: %d, want the 3 that are wanted", n)
+	if _, n, wait := b.lease(Fresh, 1, 100, now); n != 0 || wait <= 0 || wait > leaseFor {
+		t.Errorf("leased %d of nothing, or asked to wait %v", n, wait)
 	}
 }
 

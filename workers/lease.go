@@ -14,6 +14,9 @@ const (
 	// leaseKept is for how long leased calls may be made. Those left over are dropped: the row has moved on.
 	leaseKept = time.Second
 
+	// leaseAhead is for how long ahead calls are leased: those that were made in as much time before.
+	leaseAhead = 200 * time.Millisecond
+
 	// askAgain is how soon the row is asked again that said that nobody calls, or could not be read.
 	askAgain = 500 * time.Millisecond
 
@@ -36,6 +39,8 @@ type leases struct {
 type lane struct {
 	mu     sync.Mutex
 	tokens int
+	taken  int       // since the latest lease
+	asked  time.Time // when that was
 	until  time.Time
 	next   time.Time // the row is not asked before
 	err    error     // what it said last
@@ -60,6 +65,7 @@ func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error
 	now := time.Now()
 	if s.tokens > 0 && now.Before(s.until) {
 		s.tokens--
+		s.taken++
 		return 0, nil
 	}
 	if now.Before(s.next) {
@@ -67,7 +73,7 @@ func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error
 	}
 	bound, cancel := context.WithTimeout(ctx, leaseBound)
 	defer cancel()
-	lease, err := l.outbox.Lease(bound, l.provider, of, int(s.wanting.Load()), l.configured)
+	lease, err := l.outbox.Lease(bound, l.provider, of, int(s.wanting.Load())+s.ahead(now), l.configured)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return askAgain, nil
@@ -86,8 +92,19 @@ func (l *leases) take(ctx context.Context, of outbox.Lane) (time.Duration, error
 		return lease.Wait, nil
 	}
 	s.tokens--
+	s.taken, s.asked = 1, now
 	job.begin(l, lease.TrialCall)
 	return 0, nil
+}
+
+// ahead is how many calls may be expected beside those that are wanted already, going by what was taken since the latest lease. What is leased
+// and not used is lost to everybody.
+func (s *lane) ahead(now time.Time) int {
+	since := now.Sub(s.asked)
+	if since > leaseKept || since <= 0 {
+		return 0
+	}
+	return int(float64(s.taken) * min(1, float64(leaseAhead)/float64(since)))
 }
 
 // slow tells all processes that the provider finds us too fast, and drops what is left of our own leases.

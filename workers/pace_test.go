@@ -147,3 +147,25 @@ func TestQueues(t *testing.T) {
 		t.Errorf("%d payments are followed on the backlog's queue", n)
 	}
 }
+
+// What is leased ahead is what was used lately: a quiet lane takes nothing from the other, and a busy one asks the row five times a second.
+func TestLeaseAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tc := range []struct {
+		taken int
+		ago   time.Duration
+		want  int
+	}{
+		{taken: 10, ago: time.Second, want: 2},
+		{taken: 10, ago: 200 * time.Millisecond, want: 10},
+		{taken: 10, ago: 50 * time.Millisecond, want: 10},
+		{taken: 1, ago: 900 * time.Millisecond, want: 0},
+		{taken: 1000, ago: 2 * time.Second, want: 0},
+	} {
+		l := &lane{taken: tc.taken, asked: now.Add(-tc.ago)}
+		if got := l.ahead(now); got != tc.want {
+			t.Errorf("%d taken since %s: %d ahead, want %d", tc.taken, tc.ago, got, tc.want)
+		}
+	}
+}
