@@ -7,6 +7,9 @@
 // dry run, counts and an audit row. Neither trusts River's rows: those are cleaned away by age, so
 // the question "does this wait?" is put to a [Source], which the charges package implements.
 //
+// What waits while a commit is in flight shares the next one: [Together] decides who goes along and takes apart what fails, and [InTxEach]
+// lets each member tell its story as if it were alone, while what they ask for travels together.
+//
 // Each provider has a row that says whether it may be called and how fast: an outage and its trials ([Outbox.ProviderFailed],
 // [Outbox.StartTrial], [Outbox.ProviderSucceeded]), an operator's pause ([Outbox.PauseProvider]), and a token bucket ([Outbox.Lease]). The
 // provider's queues are paused and run in the transaction that changes the row, and [Outbox.Reconcile] sees to it that they agree. What has
