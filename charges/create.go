@@ -130,9 +130,6 @@ func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, 
 		if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
 			return err
 		}
-		if err := insertAccepted(ctx, tx, accepted); err != nil {
-			return err
-		}
 		jobs := make([]outbox.Entry, len(accepted))
 		for i, c := range accepted {
 			jobs[i] = outbox.Entry{Kind: outbox.KindCharge, ChargeID: c.charge.ID}
