@@ -79,7 +79,7 @@ func (o *Outbox) enqueue(ctx context.Context, tx pgx.Tx, entries []Entry, late b
 			params[i].InsertOpts = &river.InsertOpts{Queue: QueueBacklog}
 		}
 	}
-	if _, err := o.river.InsertManyTx(ctx, tx, params); err != nil {
+	if _, err := o.river.InsertManyFastTx(ctx, tx, params); err != nil { // COPY; none of the kinds is unique at River
 		return fmt.Errorf("enqueue %d jobs: %w", len(entries), err)
 	}
 	return nil
