@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,8 +56,15 @@ func (c *apiCommand) checkSigners() error {
 	return nil
 }
 
+// gcPercent lets the garbage of many small requests grow to some megabytes before it is collected, which takes a seventh of the CPU otherwise.
+// With 256 clients some ten megabytes are alive, and the process takes less than 100.
+const gcPercent = 300
+
 // Run serves until the process is told to stop.
 func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" { // which is Go's own setting
+		debug.SetGCPercent(gcPercent)
+	}
 	listener, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -65,12 +74,12 @@ func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	defer listener.Close()
-	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared})
+	registry := newRegistry()
+	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared, Observe: observeShared(registry)})
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	registry := newRegistry()
 	server, err := api.New(api.Config{
 		Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version(),
 		StripeWebhookSecrets: c.StripeSecrets, SendGridWebhookKeys: c.SendGridKeys, SendGridWebhookWindow: c.SendGridWindow,
