@@ -117,20 +117,12 @@ func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, 
 		return nil, nil
 	}
 	err = outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
-		if len(claims) > 1 {
-			if err := outbox.HurryLocks(ctx, tx); err != nil {
-				return err
-			}
-		}
 		var accepted []*claim
 		accepted, taken, err = insertCharges(ctx, tx, claims)
 		if err != nil || len(accepted) == 0 {
 			return err
 		}
 		if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
-			return err
-		}
-		if err := insertAccepted(ctx, tx, accepted); err != nil {
 			return err
 		}
 		jobs := make([]outbox.Entry, len(accepted))

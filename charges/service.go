@@ -46,6 +46,9 @@ type Options struct {
 	// Apart gives each write a transaction of its own, as a measure of what sharing them saves.
 	Apart bool
 
+	// Waiting is how many may wait for a place in a shared transaction of one kind; more are refused with [outbox.ErrBusy]. 0: 4096.
+	Waiting int
+
 	// Observe is told of each transaction that may have been shared, by its name, with how many members it had.
 	Observe func(transaction string, members int, took time.Duration)
 }
@@ -53,7 +56,7 @@ type Options struct {
 // together returns the bounds of what shares a transaction of that name. On two cores one at a time is fastest: while PostgreSQL is busy
 // with it, the other core prepares the next.
 func (o Options) together(transaction string) outbox.TogetherBounds {
-	b := outbox.TogetherBounds{Runs: max(1, runtime.GOMAXPROCS(0)/2)}
+	b := outbox.TogetherBounds{Runs: max(1, runtime.GOMAXPROCS(0)/2), Waiting: o.Waiting}
 	if o.Apart {
 		b.Runs, b.Members = math.MaxInt, 1
 	}

@@ -1,7 +1,7 @@
 package charges
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,7 +28,7 @@ RETURNING id, created_at, updated_at`
 // insertCharges inserts the claims whose key and reference are free, and tells them from the others.
 func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, taken []*claim, err error) {
 	n := len(claims)
-	ids, callers, keys := make([]uuid.UUID, n), make([]string, n), make([]uuid.UUID, n)
+	ids, callers, keys := make(uuids, n), make([]string, n), make(uuids, n)
 	prints, requests, amounts := make([][]byte, n), make([]string, n), make([]int64, n)
 	currencies, references, sendBefores := make([]string, n), make([]string, n), make([]*time.Time, n)
 	for i, c := range claims {
@@ -42,8 +42,8 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 		return nil, nil, fmt.Errorf("insert charges: %w", err)
 	}
 	type times struct{ created, updated time.Time }
-	inserted := map[uuid.UUID]times{}
-	var id uuid.UUID
+	inserted := make(map[uuid.UUID]times, n)
+	var id [16]byte
 	var at times
 	_, err = pgx.ForEachRow(rows, []any{&id, &at.created, &at.updated}, func() error {
 		inserted[id] = at
@@ -60,59 +60,38 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 			taken = append(taken, c)
 		}
 	}
-	slices.SortFunc(accepted, func(a, b *claim) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	return accepted, taken, nil
 }
 
-const insertKeysSQL = `
-INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
-SELECT key, caller, 'charge', charge_id, $5, body, now() + $6::interval
-  FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)
-RETURNING key, expires_at`
+// uuids are sent to PostgreSQL as they are. Those of package uuid would take the way over their text.
+type uuids = [][16]byte
 
-// insertKeys stores under each key the answer that it gets from now on.
+// Keys come with the beginning of the audit trail in one statement.
+const insertKeysSQL = `
+WITH event AS (
+    INSERT INTO charge_event (charge_id, type, to_status, actor)
+    SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller
+      FROM unnest($2::text[], $3::uuid[]) AS new (caller, charge_id))
+INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
+SELECT key, caller, 'charge', charge_id, $5, body, $6
+  FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)`
+
+// insertKeys stores under each key the answer that it gets from now on, and begins the audit trail of each charge.
 func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
 	n := len(accepted)
-	keys, callers, ids, bodies := make([]uuid.UUID, n), make([]string, n), make([]uuid.UUID, n), make([][]byte, n)
-	byKey := make(map[uuid.UUID]*claim, n)
+	keys, callers, ids, bodies := make(uuids, n), make([]string, n), make(uuids, n), make([][]byte, n)
+	expires := accepted[0].charge.CreatedAt.Add(ttl) // one transaction's charges have one age
 	for i, c := range accepted {
 		body, err := json.Marshal(c.charge)
 		if err != nil {
 			return fmt.Errorf("encode charge %s: %w", c.charge.ID, err)
 		}
-		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID}
+		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID, Expires: expires}
 		keys[i], callers[i], ids[i], bodies[i] = c.Key, c.Caller, c.charge.ID, body
-		byKey[c.Key] = c
 	}
-	rows, err := tx.Query(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, ttl)
-	if err != nil {
-		return fmt.Errorf("insert idempotency keys: %w", err)
-	}
-	var key uuid.UUID
-	var expires time.Time
-	_, err = pgx.ForEachRow(rows, []any{&key, &expires}, func() error {
-		byKey[key].answer.Expires = expires.UTC()
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("insert idempotency keys: %w", err)
-	}
-	return nil
-}
-
-const insertAcceptedSQL = `
-INSERT INTO charge_event (charge_id, type, to_status, actor)
-SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller
-  FROM unnest($1::uuid[], $2::text[]) AS new (charge_id, caller)`
-
-// insertAccepted begins the audit trail of each charge.
-func insertAccepted(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
-	ids, callers := make([]uuid.UUID, len(accepted)), make([]string, len(accepted))
-	for i, c := range accepted {
-		ids[i], callers[i] = c.charge.ID, c.Caller
-	}
-	if _, err := tx.Exec(ctx, insertAcceptedSQL, ids, callers); err != nil {
-		return fmt.Errorf("insert events: %w", err)
+	if _, err := tx.Exec(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, expires); err != nil {
+		return fmt.Errorf("insert idempotency keys and events: %w", err)
 	}
 	return nil
 }
@@ -137,7 +116,7 @@ SELECT c.idempotency_key, c.id, c.caller, c.fingerprint_version, c.fingerprint, 
  WHERE c.idempotency_key = ANY ($1)`
 
 func findKeys(ctx context.Context, db querier, claims []*claim) (map[uuid.UUID]keyUse, error) {
-	keys := make([]uuid.UUID, len(claims))
+	keys := make(uuids, len(claims))
 	for i, c := range claims {
 		keys[i] = c.Key
 	}

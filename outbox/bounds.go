@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -23,16 +24,29 @@ SET LOCAL statement_timeout = '` + statementTimeout + `';
 SET LOCAL lock_timeout = '` + lockTimeout + `';
 SET LOCAL idle_in_transaction_session_timeout = '` + idleTimeout + `'`
 
-// hurriedLocks is how long a shared transaction waits for a lock: all its members wait with it. A commit that has been begun takes some
-// milliseconds; what is held for longer is waited for apart from the others.
-const hurriedLocks = 100 * time.Millisecond
+// hurriedLocks is how long a transaction waits for a lock while others wait for it. A commit that has been begun takes some milliseconds; what is
+// held for longer is waited for apart from the others.
+const hurriedLocks = "100ms"
 
-// HurryLocks lets the rest of a transaction that many share wait for others' locks only shortly. What is not to be had is PostgreSQL's 55P03.
-func HurryLocks(ctx context.Context, tx pgx.Tx) error {
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", hurriedLocks.Milliseconds())); err != nil {
-		return fmt.Errorf("bound the wait for locks: %w", err)
+// beginHurriedSQL is beginSQL for such a transaction. What is not to be had shortly is PostgreSQL's 55P03.
+var beginHurriedSQL = strings.Replace(beginSQL, "lock_timeout = '"+lockTimeout+"'", "lock_timeout = '"+hurriedLocks+"'", 1)
+
+type hurry struct{}
+
+func withHurry(ctx context.Context) context.Context { return context.WithValue(ctx, hurry{}, true) }
+
+// beginFor is what begins a transaction under ctx.
+func beginFor(ctx context.Context) string {
+	if ctx.Value(hurry{}) != nil {
+		return beginHurriedSQL
 	}
-	return nil
+	return beginSQL
+}
+
+// heldUp tells whether err is that of a lock which was not to be had in time.
+func heldUp(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
 }
 
 // boundReadSQL bounds the statement after it in the same implicit transaction.

@@ -22,8 +22,7 @@ var errSameKey = errors.New("two members of one transaction have the same key: i
 
 // InTxEach runs each for every member, all of them at once and all in one transaction, as [InTx] does. Each tells its story as if it were alone;
 // statements that they ask for at the same time go to PostgreSQL in one round trip, in the order of the members' keys, so that two
-// such transactions never wait for each other in a circle. An error of one is an error of all: nothing is kept. More than one wait for locks only
-// shortly; see [HurryLocks].
+// such transactions never wait for each other in a circle. An error of one is an error of all: nothing is kept.
 //
 // Members that lock the same must not be in one transaction, which would let both through: that is an error.
 func InTxEach[M Member](ctx context.Context, db DB, name string, members []M, each func(ctx context.Context, tx pgx.Tx, m M) error) error {
@@ -41,9 +40,6 @@ func InTxEach[M Member](ctx context.Context, db DB, name string, members []M, ea
 		}
 	}
 	return InTx(ctx, db, name, func(tx pgx.Tx) error {
-		if err := HurryLocks(ctx, tx); err != nil {
-			return err
-		}
 		s := &shared{tx: tx, busy: len(members), known: map[string]any{}}
 		s.turn.L = &s.mu
 		for i, m := range members {

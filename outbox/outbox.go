@@ -89,7 +89,7 @@ func (o *Outbox) enqueue(ctx context.Context, tx pgx.Tx, entries []Entry, late b
 }
 
 func (o *Outbox) insert(ctx context.Context, tx pgx.Tx, params []river.InsertManyParams) error {
-	if _, err := o.river.InsertManyTx(ctx, tx, params); err != nil {
+	if _, err := o.river.InsertManyFastTx(ctx, tx, params); err != nil { // COPY; none of the kinds is unique at River
 		return fmt.Errorf("enqueue %d jobs: %w", len(params), err)
 	}
 	return nil

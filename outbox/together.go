@@ -18,10 +18,14 @@ var ErrBusy = errors.New("too much waits for the database")
 //
 // One member never fails the others. A run that fails is taken apart: each half is run again, and so on, until those that cannot work are alone with
 // their error. That is done beside the runs of whatever comes next, which do not wait for it.
+//
+// Nor does it hold them up: a transaction of [InTx] in a run waits for others' locks only shortly. One that needs what is held for longer gets a
+// last run of its own, which waits for it as long as any transaction does; where several such wait already, it ends with the error of the lock.
 type Together[T any] struct {
-	run    func(ctx context.Context, members []T) error
-	bounds TogetherBounds
-	aside  chan struct{} // places for what is run again
+	run     func(ctx context.Context, members []T) error
+	bounds  TogetherBounds
+	aside   chan struct{} // places for what is run again
+	patient chan struct{} // places for those that wait for a lock
 
 	mu      sync.Mutex
 	running int // of the ordinary runs
@@ -37,8 +41,11 @@ type TogetherBounds struct {
 	Observe func(members int, took time.Duration)
 }
 
-// rerunMost is how many runs are taken apart at a time, and so how many connections that may keep.
-const rerunMost = 4
+// rerunMost is how many runs are taken apart at a time, and patientMost how many wait for a lock: so many connections may that keep.
+const (
+	rerunMost   = 4
+	patientMost = 4
+)
 
 // NewTogether returns what shares run, which does the work of all members in one transaction: an error of it says that nothing is left of any, or
 // that nobody knows ([ErrInDoubt]). What came of each member is written into the member, which therefore is a pointer. Its context has no end:
@@ -59,7 +66,7 @@ func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members 
 	if b.Observe == nil {
 		b.Observe = func(int, time.Duration) {}
 	}
-	return &Together[T]{run: run, bounds: b, aside: make(chan struct{}, rerunMost)}
+	return &Together[T]{run: run, bounds: b, aside: make(chan struct{}, rerunMost), patient: make(chan struct{}, patientMost)}
 }
 
 // seat is a member's place.
@@ -71,9 +78,10 @@ type seat[T any] struct {
 
 // turn says that the work was done, with err; or, unless batch is empty, that whoever has the seat is to do that of the batch, of which it is one.
 type turn[T any] struct {
-	batch []*seat[T]
-	aside bool // it has failed before
-	err   error
+	batch   []*seat[T]
+	aside   bool // it has failed before
+	patient bool // it has a place among those that wait for a lock
+	err     error
 }
 
 // Do has the member's work done, together with that of others. It returns when it is done, whatever becomes of ctx, which only
@@ -88,6 +96,8 @@ func (t *Together[T]) Do(ctx context.Context, member T) error {
 		switch mine := <-s.turn; {
 		case len(mine.batch) == 0:
 			return mine.err
+		case mine.patient:
+			t.wait(ctx, mine.batch)
 		case mine.aside:
 			t.again(ctx, mine.batch)
 		default:
@@ -149,14 +159,30 @@ func (t *Together[T]) lead(ctx context.Context, batch []*seat[T]) {
 		t.mu.Unlock()
 		t.end(batch, err)
 	}()
-	err = t.once(ctx, batch)
+	err = t.once(t.hurried(ctx), batch)
 }
 
 // errGone is what those are left with whose leader has gone without a word, as by [runtime.Goexit].
 var errGone = fmt.Errorf("whoever led the run has gone: %w", ErrInDoubt)
 
-// end tells the members of a run that it has ended, or has it taken apart.
+// hurried is ctx for a run that others wait for.
+func (t *Together[T]) hurried(ctx context.Context) context.Context {
+	if t.bounds.Members == 1 {
+		return ctx
+	}
+	return withHurry(ctx)
+}
+
+// end tells the members of a hurried run that it has ended, or has it taken apart.
 func (t *Together[T]) end(batch []*seat[T], err error) {
+	if len(batch) == 1 && heldUp(err) && t.bounds.Members > 1 {
+		select {
+		case t.patient <- struct{}{}:
+			batch[0].turn <- turn[T]{batch: batch, patient: true}
+			return
+		default: // it has waited shortly
+		}
+	}
 	if err == nil || len(batch) <= 1 || Unavailable(err) {
 		for _, s := range batch {
 			s.turn <- turn[T]{err: err}
@@ -178,8 +204,18 @@ func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
 		t.end(batch, err)
 	}()
 	if len(batch) > 0 {
-		err = t.once(ctx, batch)
+		err = t.once(t.hurried(ctx), batch)
 	}
+}
+
+// wait runs one that needs what others hold.
+func (t *Together[T]) wait(ctx context.Context, batch []*seat[T]) {
+	err := errGone
+	defer func() {
+		<-t.patient
+		batch[0].turn <- turn[T]{err: err}
+	}()
+	err = t.once(ctx, batch)
 }
 
 // once does the work of a batch. A panic is an error of it, so that nobody waits for ever.

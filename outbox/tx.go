@@ -89,7 +89,7 @@ func begin(ctx context.Context, db DB) (tx pgx.Tx, release func(), lost bool, er
 		}
 		db, release = conn, conn.Release
 	}
-	if tx, err = db.BeginTx(bounded, pgx.TxOptions{BeginQuery: beginSQL}); err != nil {
+	if tx, err = db.BeginTx(bounded, pgx.TxOptions{BeginQuery: beginFor(ctx)}); err != nil {
 		release()
 		return nil, nil, bounded.Err() == nil, named(bounded, err) // BEGIN has no other reason to fail
 	}

@@ -18,7 +18,8 @@ func TestI1I8InjectedFaultsOnAccept(t *testing.T) {
 		"deadlock":                      {"40P01", 4, http.StatusAccepted, ""},
 		"serialization":                 {"40001", 4, http.StatusAccepted, ""},
 		"deadlock without end":          {"40P01", 5, http.StatusServiceUnavailable, "unavailable"},
-		"a lock that is held":           {"55P03", 1, http.StatusConflict, "idempotency_key_in_use"},
+		"a lock that is held":           {"55P03", 2, http.StatusConflict, "idempotency_key_in_use"}, // also when it is waited for apart
+		"a lock that is held shortly":   {"55P03", 1, http.StatusAccepted, ""},
 		"disk full":                     {"53100", 1, http.StatusServiceUnavailable, "unavailable"},
 		"out of memory":                 {"53200", 1, http.StatusServiceUnavailable, "unavailable"},
 		"statement timeout":             {"57014", 1, http.StatusServiceUnavailable, "unavailable"},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,8 +56,16 @@ func (a *API) observe(rec *recorder, c *call) {
 	if c.operation != nil {
 		route, method = c.operation.path, c.operation.method
 	}
-	a.metrics.requests.WithLabelValues(route, method, fmt.Sprintf("%dxx", status/100)).Observe(took.Seconds())
+	a.metrics.requests.WithLabelValues(route, method, statusClass(status)).Observe(took.Seconds())
 	a.log.LogAttrs(c.Context(), level(c, status), "http.request", attributes(c, route, status, rec.bytes, took)...)
+}
+
+// statusClass is a status without what tells it from its like.
+func statusClass(status int) string {
+	if classes := [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}; status >= 100 && status < 600 {
+		return classes[status/100-1]
+	}
+	return strconv.Itoa(status)
 }
 
 // level keeps the probes, which come every second, out of an ordinary log.
@@ -75,14 +84,14 @@ func level(c *call, status int) slog.Level {
 
 // attributes tells who asked for what and what came of it: ids, names and codes, never what was sent.
 func attributes(c *call, route string, status int, bytes int64, took time.Duration) []slog.Attr {
-	attrs := []slog.Attr{
+	attrs := make([]slog.Attr, 0, 12) // all that there can be
+	attrs = append(attrs,
 		slog.String("request_id", c.id),
-		slog.String("method", fmt.Sprintf("%.16s", c.Method)),
+		slog.String("method", c.Method[:min(len(c.Method), 16)]), // a token, which has one byte a character
 		slog.String("route", route),
 		slog.Int("status", status),
 		slog.Float64("duration_ms", float64(took.Microseconds())/1000),
-		slog.Int64("bytes", bytes),
-	}
+		slog.Int64("bytes", bytes))
 	if c.token.Name != "" {
 		attrs = append(attrs, slog.String("caller", c.token.Name), slog.String("role", string(c.token.Role)))
 	}

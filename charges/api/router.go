@@ -78,7 +78,8 @@ func (a *API) find(w http.ResponseWriter, c *call) {
 		c.refuse(w, errNoPath)
 		return
 	}
-	a.mux.ServeHTTP(w, c.WithContext(context.WithValue(c.Context(), callKey{}, c)))
+	ctx := outbox.WithPatience(c.Context(), connectionPatience)
+	a.mux.ServeHTTP(w, c.WithContext(context.WithValue(ctx, callKey{}, c)))
 }
 
 // dispatch brings a request to its operation's handler.
@@ -92,7 +93,6 @@ func (a *API) dispatch(w http.ResponseWriter, c *call, methods map[string]*opera
 		return notAllowed(slices.Sorted(maps.Keys(methods)))
 	}
 	c.operation = op
-	c.Request = c.WithContext(outbox.WithPatience(c.Context(), connectionPatience))
 	if op.signed {
 		return a.takeIn(w, c)
 	}

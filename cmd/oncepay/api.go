@@ -56,6 +56,7 @@ func (c *apiCommand) checkSigners() error {
 
 // Run serves until the process is told to stop.
 func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
+	collectRarely()
 	listener, err := net.Listen("tcp", string(c.Listen))
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -65,12 +66,12 @@ func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	defer listener.Close()
-	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared})
+	registry := newRegistry()
+	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared, Observe: observeShared(registry)})
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	registry := newRegistry()
 	server, err := api.New(api.Config{
 		Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version(),
 		StripeWebhookSecrets: c.StripeSecrets, SendGridWebhookKeys: c.SendGridKeys, SendGridWebhookWindow: c.SendGridWindow,
@@ -78,7 +79,7 @@ func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog
 	if err != nil {
 		return err
 	}
-	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String(),
+	log.Info("api.listen", "address", listener.Addr().String(), "key_ttl", c.KeyTTL.String(), "shared_commits", c.Shared,
 		"stripe_webhook_secrets", len(c.StripeSecrets), "sendgrid_webhook_keys", len(c.SendGridKeys))
 
 	// It serves all the same, 503s for now, but whoever starts it too early reads why.

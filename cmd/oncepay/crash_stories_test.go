@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/oncepay/oncepay/charges/client"
 )
@@ -36,6 +41,7 @@ const (
 
 var crashStories = []crashStory{
 	{"a charge is accepted", both("charge.accept"), tellAccept, []string{"charge.accept after"}},
+	{"several are accepted together", []crashPoint{{"charge.accept before", 2}, {"charge.accept after", 2}}, tellTogether, []string{"charge.accept after"}},
 	{"a retry comes too late", both("charge.await_twin"), tellLate, nil},
 	{"a charge is paid", both(callAccount, "identity.confirm", "provider.lease", "attempt.begin", callCreate, "attempt.settle",
 		"provider.success", "receipt.claim", callMail, "receipt.settle"), tellPaid,
@@ -94,6 +100,49 @@ func (c *crash) crashPosting(flags ...string) {
 func tellAccept(c *crash) {
 	c.buy("pm_card_visa", client.StatusSucceeded)
 	c.crashPosting()
+	c.finish()
+}
+
+// tellTogether kills the API at the commit that several requests share, those that came while another was held up. Each client tries again.
+func tellTogether(c *crash) {
+	const several = 8
+	var gate *gate
+	c.armed(c.point, func() {
+		c.env = append(c.env, "GOMAXPROCS=2") // one such commit at a time
+		c.server = c.api()
+		gate = c.closeGate(beforeCommit)
+	})
+	var posts errgroup.Group
+	post := func(o *crashOrder) {
+		caller := c.client(c.server)
+		posts.Go(func() error { return o.post(context.Background(), caller) })
+	}
+	post(c.buy("pm_card_visa", client.StatusSucceeded))
+	gate.awaitHeld()
+	for range several {
+		post(c.buy("pm_card_visa", client.StatusSucceeded))
+	}
+	await(c.t, patience, "the others wait", func() error {
+		metrics, err := call(http.MethodGet, c.server.url+"/metrics", "", nil, nil)
+		if want := fmt.Sprintf("oncepay_shared_commit_members_sum{transaction=\"token.find\"} %d\n", 1+several); err == nil && !strings.Contains(metrics.body, want) {
+			err = errWaits
+		}
+		return err
+	})
+	gate.open()
+	c.awaitDeath(c.server.process)
+	c.awaitNoAPI()
+	_, side, _ := cutLast(c.point.at)
+	switch n := c.count(`SELECT count(*) FROM charge`); {
+	case side == "before" && n != 1:
+		c.t.Errorf("%d charges before the commit", n)
+	case side == "after" && n < 1+several/2:
+		c.t.Errorf("%d charges after the commit: few shared it", n)
+	}
+	c.restartAPI()
+	if err := posts.Wait(); err != nil {
+		c.t.Fatalf("post: %v", err)
+	}
 	c.finish()
 }
 

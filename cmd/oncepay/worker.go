@@ -108,13 +108,15 @@ func (c *workerCommand) work(ctx context.Context, listener net.Listener, log *sl
 	if err != nil {
 		return usageError{err}
 	}
-	b, err := c.open(ctx, "worker", c.options())
+	registry := newRegistry()
+	options := c.options()
+	options.Observe = observeShared(registry)
+	b, err := c.open(ctx, "worker", options)
 	if err != nil {
 		return err
 	}
 	defer b.close()
 
-	registry := newRegistry()
 	var running atomic.Pointer[workers.Workers]
 	ready := func(ctx context.Context) (notes []string, err error) {
 		unfit, err := b.schema(ctx), errors.New("the worker has not started yet")
