@@ -40,7 +40,7 @@ func InTxEach[M Member](ctx context.Context, db DB, name string, members []M, ea
 		}
 	}
 	return InTx(ctx, db, name, func(tx pgx.Tx) error {
-		s := &shared{tx: tx, busy: len(members), known: map[string]any{}}
+		s := &shared{tx: tx, busy: len(members), known: map[string]done{}}
 		s.turn.L = &s.mu
 		for i, m := range members {
 			go s.tell(i, func(tx pgx.Tx) error { return each(ctx, tx, m) })
@@ -54,13 +54,19 @@ type shared struct {
 	tx pgx.Tx
 
 	mu    sync.Mutex
-	turn  sync.Cond      // nobody computes any more
-	busy  int            // members that compute
-	calls []*call        // what the others wait for
-	known map[string]any // by [Once]
+	turn  sync.Cond       // nobody computes any more
+	busy  int             // members that compute
+	calls []*call         // what the others wait for
+	known map[string]done // by [Once]
 	jobs  []river.InsertManyParams
 	box   *Outbox // that the jobs go through
 	err   error   // the first
+}
+
+// done is what came of what was done once.
+type done struct {
+	value any
+	err   error
 }
 
 // call is a statement that a member waits for.
@@ -89,7 +95,7 @@ const (
 func (w wants) merges() bool { return w == wantWritten || w == wantRead }
 
 type answer struct {
-	rows    pgx.Rows
+	rows    *sharedRows
 	tag     pgconn.CommandTag
 	written bool
 	value   any
@@ -97,13 +103,15 @@ type answer struct {
 	err     error
 }
 
+// errCutShort is of a member whose story did not return, as by [runtime.Goexit].
+var errCutShort = errors.New("a member's story ended before its end")
+
 // tell runs one member to its end.
 func (s *shared) tell(member int, story func(tx pgx.Tx) error) {
-	var err error
+	err := errCutShort
+	tx := &memberTx{Tx: s.tx, shared: s, member: member}
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
+		tx.closeRows()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.err == nil {
@@ -111,7 +119,17 @@ func (s *shared) tell(member int, story func(tx pgx.Tx) error) {
 		}
 		s.rest()
 	}()
-	err = story(&memberTx{Tx: s.tx, shared: s, member: member})
+	err = safely(func() error { return story(tx) })
+}
+
+// safely makes an error of a panic.
+func safely(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn()
 }
 
 // rest notes that a member computes no more. The caller holds mu.
@@ -153,14 +171,13 @@ func (s *shared) doOnce(calls []*call) (others []*call) {
 			others = append(others, c)
 			continue
 		}
-		value, known := s.known[c.sql]
-		var err error
+		was, known := s.known[c.sql]
 		if !known {
-			value, err = c.once()
-			s.known[c.sql] = value
-			s.failed(err)
+			was.err = safely(func() (err error) { was.value, err = c.once(); return err })
+			s.known[c.sql] = was
+			s.failed(was.err)
 		}
-		s.give(c, answer{value: value, first: !known, err: err})
+		s.give(c, answer{value: was.value, first: !known, err: was.err})
 	}
 	return others
 }
@@ -179,7 +196,7 @@ func readEach(results pgx.BatchResults, group []*call) error {
 		if err := rows.Scan(skip...); err != nil {
 			return err
 		}
-		if err := group[place].read(rows); err != nil {
+		if err := safely(func() error { return group[place].read(rows) }); err != nil {
 			return err
 		}
 	}
@@ -222,10 +239,10 @@ func (s *shared) send(ctx context.Context, calls []*call) {
 			}
 		case wantRows:
 			rows, err := results.Query()
-			read := make(chan struct{})
-			s.give(first, answer{rows: &sharedRows{Rows: rows, done: sync.OnceFunc(func() { close(read) })}, err: err})
+			shared := &sharedRows{Rows: rows, read: make(chan struct{})}
+			s.give(first, answer{rows: shared, err: err})
 			if err == nil {
-				<-read
+				<-shared.read
 				err = rows.Err()
 			}
 			s.failed(err)
@@ -265,20 +282,41 @@ type memberTx struct {
 	pgx.Tx
 	shared *shared
 	member int
+	rows   *sharedRows // the latest that it asked for
+}
+
+// errRowsOpen is what pgx calls a busy connection.
+var errRowsOpen = errors.New("the rows of the member's last query must be read or closed first")
+
+// ask waits for PostgreSQL's answer. What comes after rows that are still open would wait for itself.
+func (m *memberTx) ask(c *call) answer {
+	if m.rows != nil && !m.rows.ended {
+		return answer{err: errRowsOpen}
+	}
+	c.member = m.member
+	return m.shared.ask(c)
+}
+
+// closeRows lets the others go on where the member has left its rows open.
+func (m *memberTx) closeRows() {
+	if m.rows != nil {
+		m.rows.Close()
+	}
 }
 
 var errMember = errors.New("not for a member of a shared transaction")
 
 func (m *memberTx) Exec(_ context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	a := m.shared.ask(&call{member: m.member, sql: sql, args: args})
+	a := m.ask(&call{sql: sql, args: args})
 	return a.tag, a.err
 }
 
 func (m *memberTx) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
-	a := m.shared.ask(&call{member: m.member, sql: sql, args: args, wants: wantRows})
+	a := m.ask(&call{sql: sql, args: args, wants: wantRows})
 	if a.err != nil {
 		return nil, a.err
 	}
+	m.rows = a.rows
 	return a.rows, nil
 }
 
@@ -307,18 +345,26 @@ func (m *memberTx) enqueue(o *Outbox, jobs []river.InsertManyParams) {
 // sharedRows tells when its member has read them: the next one's come after them on the same connection.
 type sharedRows struct {
 	pgx.Rows
-	done func()
+	ended bool
+	read  chan struct{} // closed then
 }
 
 func (r *sharedRows) Next() bool {
 	if r.Rows.Next() {
 		return true
 	}
-	r.done()
+	r.end()
 	return false
 }
 
 func (r *sharedRows) Close() {
 	r.Rows.Close()
-	r.done()
+	r.end()
+}
+
+func (r *sharedRows) end() {
+	if !r.ended {
+		r.ended = true
+		close(r.read)
+	}
 }

@@ -15,8 +15,7 @@ import (
 func WriteRow(ctx context.Context, tx pgx.Tx, sql string, args ...any) (written bool, err error) {
 	c := &call{sql: sql, args: args, wants: wantWritten}
 	if m, ok := tx.(*memberTx); ok {
-		c.member = m.member
-		a := m.shared.ask(c)
+		a := m.ask(c)
 		return a.written, a.err
 	}
 	places, err := readPlaces(tx.Query(ctx, sql, columns([]*call{c})...))
@@ -34,8 +33,7 @@ func ReadRows(ctx context.Context, tx pgx.Tx, sql string, args, dest []any, each
 		return each()
 	}}
 	if m, ok := tx.(*memberTx); ok {
-		c.member = m.member
-		return m.shared.ask(c).err
+		return m.ask(c).err
 	}
 	rows, err := tx.Query(ctx, sql, columns([]*call{c})...)
 	if err != nil {
@@ -69,7 +67,7 @@ func Once[V any](ctx context.Context, tx pgx.Tx, name string, fn func(ctx contex
 		value, err = fn(ctx, tx)
 		return value, true, err
 	}
-	a := m.shared.ask(&call{member: m.member, sql: name, wants: wantOnce, once: func() (any, error) { return fn(ctx, m.Tx) }})
+	a := m.ask(&call{sql: name, wants: wantOnce, once: func() (any, error) { return fn(ctx, m.Tx) }})
 	value, _ = a.value.(V)
 	return value, a.first, a.err
 }

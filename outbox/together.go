@@ -20,7 +20,7 @@ var ErrBusy = errors.New("too much waits for the database")
 // their error. That is done beside the runs of whatever comes next, which do not wait for it.
 //
 // Nor does it hold them up: a transaction of [InTx] in a run waits for others' locks only shortly. One that needs what is held for longer gets a
-// last run of its own, which waits for it as long as any transaction does; where several such wait already, it ends with the error of the lock.
+// last run of its own, which waits for it as long as any transaction does, when there is a place for it among the few that do so.
 type Together[T any] struct {
 	run     func(ctx context.Context, members []T) error
 	bounds  TogetherBounds
@@ -80,7 +80,7 @@ type seat[T any] struct {
 type turn[T any] struct {
 	batch   []*seat[T]
 	aside   bool // it has failed before
-	patient bool // it has a place among those that wait for a lock
+	patient bool // it needs what others hold
 	err     error
 }
 
@@ -176,12 +176,8 @@ func (t *Together[T]) hurried(ctx context.Context) context.Context {
 // end tells the members of a hurried run that it has ended, or has it taken apart.
 func (t *Together[T]) end(batch []*seat[T], err error) {
 	if len(batch) == 1 && heldUp(err) && t.bounds.Members > 1 {
-		select {
-		case t.patient <- struct{}{}:
-			batch[0].turn <- turn[T]{batch: batch, patient: true}
-			return
-		default: // it has waited shortly
-		}
+		batch[0].turn <- turn[T]{batch: batch, patient: true}
+		return
 	}
 	if err == nil || len(batch) <= 1 || Unavailable(err) {
 		for _, s := range batch {
@@ -210,6 +206,11 @@ func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
 
 // wait runs one that needs what others hold.
 func (t *Together[T]) wait(ctx context.Context, batch []*seat[T]) {
+	t.patient <- struct{}{}
+	if t.tooLate(batch[0]) {
+		<-t.patient
+		return
+	}
 	err := errGone
 	defer func() {
 		<-t.patient
