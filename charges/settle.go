@@ -19,10 +19,13 @@ import (
 // A refusal of the request itself ([Invalid]) is final only if nothing of it can have worked before. While another attempt
 // is open the charge is held where it is: Stripe must be looked at first.
 //
-// The transaction is shared with other attempts that have ended meanwhile.
+// The transaction is shared with other attempts that have ended meanwhile. It tries again for some seconds while the database cannot be asked, or its
+// answer was lost: what is settled twice ends as if it was once, and a result that is not written down costs a minute and another call.
 func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
 	e := &ending{attempt: a, result: r}
-	err = s.settles.Do(ctx, e)
+	err = untilAnswered(ctx, func() error { return s.settles.Do(ctx, e) })
 	return e.held, err
 }
 

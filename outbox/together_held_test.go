@@ -34,30 +34,30 @@ func TestTogetherHeld(t *testing.T) {
 		return nil
 	})
 	held := make(chan error, 10)
-	for i := range 3 { // each alone
+	for i := range 2 { // each alone
 		go func() { held <- shared.Do(context.Background(), i) }()
 		await(t, "it waits apart", func() bool { return waiting.Load() == int32(i+1) })
 	}
 	go shared.Do(context.Background(), -1)
 	<-begun
 	all := make(chan error, 100)
-	for i := range 97 {
+	for i := range 98 {
 		go func() {
-			if i += 3; i < 10 {
+			if i += 2; i < 10 {
 				held <- shared.Do(context.Background(), i)
 			} else {
 				all <- shared.Do(context.Background(), i)
 			}
 		}()
 	}
-	await(t, "97 wait", func() bool { return shared.waits(97) })
+	await(t, "98 wait", func() bool { return shared.waits(98) })
 	close(release)
 	for range 90 {
 		if err := <-all; err != nil {
 			t.Error(err)
 		}
 	}
-	await(t, "as many wait apart as may", func() bool { return waiting.Load() == rerunMost })
+	await(t, "as many wait apart as may", func() bool { return waiting.Load() == patientMost })
 	close(stuck)
 	for range 10 {
 		if err := <-held; err != nil {
