@@ -266,7 +266,7 @@ func TestI3LockedChargesHoldUpNobody(t *testing.T) {
 		t.Errorf("the others were held up for %s", took)
 	}
 	if len(waits) > 0 {
-		t.Errorf("a locked one has gone on: %v", <-waits)
+		t.Fatalf("a locked one has gone on: %v", <-waits)
 	}
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
