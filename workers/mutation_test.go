@@ -18,7 +18,7 @@ var playMutations = flag.Bool("mutations", false, "take away each rule that keep
 // mutation is a weakness: the source without one rule. The code itself has no switches; the edits are laid over it for one build.
 type mutation struct {
 	weakness string
-	breaks   string // the invariant that must break
+	breaks   string // the invariant that must break; or the test that must, with the folder of its package before it
 	edits    []edit
 }
 
@@ -58,6 +58,14 @@ var mutations = []mutation{
 		"was, status, actor, data FROM moved", "was, was, actor, data FROM moved"}}},
 	{"a receipt is claimed after the call", "I5", []edit{{"charges/receipt.go",
 		"err = claimRow(ctx, tx, charge, id)", "err = nil"}}},
+	{"two jobs of one charge share a transaction, in which no lock keeps them apart", "outbox TestEachSameKey", []edit{{"outbox/each.go",
+		"members[i].LockKey() == members[i-1].LockKey()", "false"}}},
+	{"an error of one does not undo what those did that share its transaction", "outbox TestEachKeepsNothingAfterAnError", []edit{{"outbox/each.go",
+		"\t\tif s.err == nil {\n\t\t\ts.err = err\n\t\t}\n\t\ts.rest()\n", "\t\t_ = err\n\t\ts.rest()\n"}}},
+	{"a charge is told what another one's rows say", "charges TestI7CrowdEndsAsEachAlone", []edit{{"outbox/each.go",
+		"group[place].read(rows)", "group[(place+1)%len(group)].read(rows)"}}},
+	{"what shares a transaction is told to send although its commit is in doubt", "workers TestI2BeginTogetherInDoubt", []edit{{"charges/begin.go",
+		"if err := s.begins.Do(ctx, b); err != nil {", "if err := s.begins.Do(ctx, b); err != nil && !errors.Is(err, outbox.ErrInDoubt) {"}}},
 }
 
 // Every mutation applies to the source as it is. This costs nothing, so it is always checked.
@@ -79,7 +87,11 @@ func TestMutations(t *testing.T) {
 		t.Run(m.weakness, func(t *testing.T) {
 			t.Parallel()
 			out, failed := m.play(t)
-			if broken := regexp.MustCompile(`\b` + m.breaks + `: .*`).FindString(out); !failed || broken == "" {
+			pattern := `\b` + m.breaks + `: .*`
+			if _, test, named := strings.Cut(m.breaks, " "); named {
+				pattern = `--- FAIL: ` + test + `\b.*`
+			}
+			if broken := regexp.MustCompile(pattern).FindString(out); !failed || broken == "" {
 				t.Fatalf("nothing noticed that %s (failed: %v):\n%s", m.weakness, failed, out)
 			} else {
 				t.Log(broken)
@@ -125,7 +137,7 @@ func (m mutation) overlay(t *testing.T, dir string) string {
 // building bounds how many are built and played at once: each takes a core, and half a gigabyte to link.
 var building = make(chan struct{}, 2)
 
-// play builds this package's tests over the mutated source, which must compile, and plays the scenarios.
+// play builds a package's tests over the mutated source, which must compile, and plays the scenarios of this one, or the test that must notice.
 func (m mutation) play(t *testing.T) (out string, failed bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,13 +145,17 @@ func (m mutation) play(t *testing.T) (out string, failed bool) {
 	defer func() { <-building }()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
+	pkg, run, named := strings.Cut(m.breaks, " ")
+	if !named {
+		pkg, run = "workers", "TestModelScenarios"
+	}
 	binary := filepath.Join(dir, "mutated.test")
 	// Without debugging information the link takes half as long.
-	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", m.overlay(t, dir), "-o", binary, ".")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-ldflags=-s -w", "-overlay", m.overlay(t, dir), "-o", binary, "../"+pkg)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the mutation %q does not compile: %v\n%s", m.weakness, err, out)
 	}
-	played, err := exec.CommandContext(ctx, binary, "-test.run", "^TestModelScenarios$", "-test.failfast").CombinedOutput()
+	played, err := exec.CommandContext(ctx, binary, "-test.run", "^"+run+"$", "-test.failfast", "-test.timeout=4m").CombinedOutput()
 	if ctx.Err() != nil {
 		t.Fatalf("the mutation %q took too long:\n%s", m.weakness, played)
 	}

@@ -26,7 +26,7 @@ func tellMany(c *crash) {
 	}
 	c.mustPost()
 	c.box.control(http.MethodPost, "faults", `{"method":"POST","path":"/v*","fault":"delay","delay_ms":300,"times":-1}`, nil) // all are answered at about the same time
-	c.env = []string{crashEnv + "=" + c.point.String(), "GOMAXPROCS=2"} // with more, more transactions run at a time, of fewer members
+	c.env = []string{crashEnv + "=" + c.point.String(), "GOMAXPROCS=2"}                                                       // with more, more transactions run at a time, of fewer members
 	victim := c.workerProcess().start(c.t)
 	c.env = nil
 	c.awaitDeath(victim)
