@@ -44,7 +44,7 @@ type TogetherBounds struct {
 // rerunMost is how many runs are taken apart at a time, and patientMost how many wait for a lock: so many connections may that keep.
 const (
 	rerunMost   = 4
-	patientMost = 4
+	patientMost = 2 // each may keep its connection for as long as a lock is waited for
 )
 
 // NewTogether returns what shares run, which does the work of all members in one transaction: an error of it says that nothing is left of any, or

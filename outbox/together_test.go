@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // doAll gives every member's work to t at once, and returns what came of each.
@@ -256,51 +255,6 @@ func TestTogetherPanic(t *testing.T) {
 	for i, err := range doAll(shared, upTo(10)) {
 		if (err != nil) != (i == 7) || err != nil && !strings.Contains(err.Error(), "seven") {
 			t.Errorf("%d: %v", i, err)
-		}
-	}
-}
-
-// One that waits for a lock of somebody else's gets a run of its own, in which it waits as long as it takes. The others do not wait for it, and more
-// than a few do not wait at all.
-func TestTogetherWaitsForLocksApart(t *testing.T) {
-	t.Parallel()
-	locked := fmt.Errorf("insert: %w", &pgconn.PgError{Code: "55P03"})
-	var patient atomic.Int32
-	release := make(chan struct{})
-	shared := NewTogether(TogetherBounds{}, func(ctx context.Context, members []int) error {
-		needsLock := slices.ContainsFunc(members, func(m int) bool { return m < 10 })
-		switch hurried := ctx.Value(hurry{}) != nil; {
-		case !needsLock:
-			return nil
-		case hurried:
-			return locked
-		}
-		if len(members) != 1 {
-			t.Errorf("%v wait for one lock", members)
-		}
-		patient.Add(1)
-		<-release
-		return nil
-	})
-	ended := make(chan error, 10)
-	for i := range 10 {
-		go func() { ended <- shared.Do(t.Context(), i) }()
-	}
-	for range 10 - patientMost {
-		if err := <-ended; !errors.Is(err, locked) {
-			t.Errorf("%v, want that of the lock", err)
-		}
-	}
-	await(t, "some wait for the lock", func() bool { return patient.Load() == patientMost })
-	for i, err := range doAll(shared, []int{10, 11, 12, 13}) {
-		if err != nil {
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	close(release)
-	for range patientMost {
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	}
 }
