@@ -37,7 +37,7 @@ type TogetherBounds struct {
 	Runs    int           // at a time; 0: 1
 	Members int           // of one run; 0: 256. With 1, nothing is shared
 	Waiting int           // beyond which [ErrBusy] is returned at once; 0: 4096
-	Wait    time.Duration // for how long a member may wait for a run to begin, after which it is [ErrBusy]; 0: 5 s
+	Wait    time.Duration // for how long a member may wait for a run to begin, after which it is [ErrBusy]; 0: 3 s
 	Observe func(members int, took time.Duration)
 }
 
@@ -61,7 +61,7 @@ func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members 
 		b.Waiting = 4096
 	}
 	if b.Wait == 0 {
-		b.Wait = 5 * time.Second
+		b.Wait = 3 * time.Second
 	}
 	if b.Observe == nil {
 		b.Observe = func(int, time.Duration) {}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
 )
 
 // doAll gives every member's work to t at once, and returns what came of each.
