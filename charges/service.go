@@ -43,6 +43,9 @@ type Options struct {
 	Policy   Policy        // zero: DefaultPolicy
 	Receipts ReceiptPolicy // zero: what is unknown is held until evidence or a person settles it
 
+	// Runs is how many shared transactions of one kind run at a time; 0: half as many as there are cores.
+	Runs int
+
 	// Apart gives each write a transaction of its own, as a measure of what sharing them saves.
 	Apart bool
 
@@ -56,7 +59,10 @@ type Options struct {
 // together returns the bounds of what shares a transaction of that name. On two cores one at a time is fastest: while PostgreSQL is busy
 // with it, the other core prepares the next.
 func (o Options) together(transaction string) outbox.TogetherBounds {
-	b := outbox.TogetherBounds{Runs: max(1, runtime.GOMAXPROCS(0)/2), Waiting: o.Waiting}
+	b := outbox.TogetherBounds{Runs: o.Runs, Waiting: o.Waiting}
+	if b.Runs == 0 {
+		b.Runs = max(1, runtime.GOMAXPROCS(0)/2)
+	}
 	if o.Apart {
 		b.Runs, b.Members = math.MaxInt, 1
 	}

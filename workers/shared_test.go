@@ -38,7 +38,7 @@ func (r *rig) crowdCut(c *cutter, transaction string, n int, first func(*charges
 	}
 	var mu sync.Mutex
 	largest := 0
-	s := charges.New(pool, box, charges.Options{Observe: func(name string, members int, _ time.Duration) {
+	s := charges.New(pool, box, charges.Options{Runs: 1, Observe: func(name string, members int, _ time.Duration) {
 		mu.Lock()
 		defer mu.Unlock()
 		if name == transaction {
