@@ -62,7 +62,7 @@ var mutations = []mutation{
 		"members[i].LockKey() == members[i-1].LockKey()", "false"}}},
 	{"an error of one does not undo what those did that share its transaction", "outbox TestEachKeepsNothingAfterAnError", []edit{{"outbox/each.go",
 		"\t\tif s.err == nil {\n\t\t\ts.err = err\n\t\t}\n\t\ts.rest()\n", "\t\t_ = err\n\t\ts.rest()\n"}}},
-	{"a charge is told what another one's rows say", "charges TestI7CrowdEndsAsEachAlone", []edit{{"outbox/each.go",
+	{"a charge is told what another one's rows say", "charges TestI7CrowdEndsAsEachAlone", []edit{{"outbox/call.go",
 		"group[place].read(rows)", "group[(place+1)%len(group)].read(rows)"}}},
 	{"what shares a transaction is told to send although its commit is in doubt", "workers TestI2BeginTogetherInDoubt", []edit{{"charges/begin.go",
 		"if err := s.begins.Do(ctx, b); err != nil {", "if err := s.begins.Do(ctx, b); err != nil && !errors.Is(err, outbox.ErrInDoubt) {"}}},
