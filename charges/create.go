@@ -59,11 +59,7 @@ func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
 		}
 	}
 	for range createRounds {
-		if err := s.creates.Do(ctx, c); err != nil {
-			c.answer = Answer{Err: asKeyInUse(err)}
-			return c.answer
-		}
-		if !c.again {
+		if c.answer, c.again = s.createRound(ctx, c); !c.again {
 			return c.answer
 		}
 	}
@@ -71,28 +67,28 @@ func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
 	return c.answer
 }
 
-// createTogether accepts what is new, answers what is known, and marks what must be tried again.
-func (s *Service) createTogether(ctx context.Context, claims []*claim) error {
-	ctx, cancel := unhurried(ctx)
-	defer cancel()
-	var fresh, taken []*claim
-	for _, c := range claims {
-		c.again, c.answer = false, Answer{}
-		if c.err == nil {
-			fresh = append(fresh, c)
-		} else {
-			taken = append(taken, c)
+// createRound accepts what is new and answers what is known. It says again where what the claim has met was gone before it could be read.
+func (s *Service) createRound(ctx context.Context, c *claim) (answer Answer, again bool) {
+	if c.err == nil {
+		err := s.creates.Do(ctx, c)
+		switch {
+		case err == nil && !c.taken:
+			return c.answer, false
+		case errors.Is(err, outbox.ErrInDoubt): // asking by key tells
+			c.doubt = true
+		case err != nil && c.doubt:
+			return Answer{Err: asKeyInUse(fmt.Errorf("%w: %w", outbox.ErrInDoubt, err))}, false
+		case err != nil:
+			return Answer{Err: asKeyInUse(err)}, false
 		}
 	}
-	others, err := s.accept(ctx, fresh)
-	if errors.Is(err, outbox.ErrInDoubt) { // asking by key tells
-		others, err = fresh, nil
+	if err := s.uses.Do(ctx, c); err != nil {
+		if c.doubt {
+			err = fmt.Errorf("%w: %w", outbox.ErrInDoubt, err)
+		}
+		return Answer{Err: err}, false
 	}
-	if err != nil {
-		return err
-	}
-	s.answerTaken(ctx, append(taken, others...))
-	return nil
+	return s.answerTaken(ctx, c)
 }
 
 // awaitTwin waits until nobody else is accepting a charge under the claim's key. A request that was in time may be in
@@ -111,14 +107,18 @@ func (s *Service) awaitTwin(ctx context.Context, c *claim) error {
 	return err
 }
 
-// accept commits charge, key with its answer, event and job of every claim whose key and reference are free, and returns the others.
-func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, err error) {
-	if len(claims) == 0 {
-		return nil, nil
-	}
-	err = outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
-		var accepted []*claim
-		accepted, taken, err = insertCharges(ctx, tx, claims)
+// accept commits charge, key with its answer, event and job of every claim whose key and reference are free, and marks the others as taken.
+func (s *Service) accept(ctx context.Context, claims []*claim) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	return outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
+		accepted, taken, err := insertCharges(ctx, tx, claims)
+		for _, c := range accepted {
+			c.taken = false
+		}
+		for _, c := range taken {
+			c.taken = true
+		}
 		if err != nil || len(accepted) == 0 {
 			return err
 		}
@@ -131,38 +131,40 @@ func (s *Service) accept(ctx context.Context, claims []*claim) (taken []*claim, 
 		}
 		return s.outbox.Enqueue(ctx, tx, jobs)
 	})
-	return taken, err
 }
 
-// answerTaken answers claims whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
-func (s *Service) answerTaken(ctx context.Context, claims []*claim) {
-	if len(claims) == 0 {
-		return
-	}
+// findUses finds out for what the claims' keys were used.
+func (s *Service) findUses(ctx context.Context, claims []*claim) error {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
 	known, err := findKeys(ctx, s.reads, claims)
-	for _, c := range claims {
-		earlier, found := known[c.Key]
-		switch {
-		case err != nil:
-			c.answer = Answer{Err: err}
-		case found:
-			c.answer = s.answerKnown(ctx, c, earlier)
-		case c.err != nil:
-			c.answer = Answer{Err: c.err}
-		case c.Request.Reference == "":
-			c.again = true
-		default:
-			other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
-			switch {
-			case errors.Is(err, ErrNotFound):
-				c.again = true
-			case err != nil:
-				c.answer = Answer{Err: err}
-			default:
-				c.answer = Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}
-			}
-		}
+	if err != nil {
+		return err
 	}
+	for _, c := range claims {
+		c.use, c.used = known[c.Key]
+	}
+	return nil
+}
+
+// answerTaken answers a claim whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
+func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, again bool) {
+	switch {
+	case c.used:
+		return s.answerKnown(ctx, c, c.use), false
+	case c.err != nil:
+		return Answer{Err: c.err}, false
+	case c.Request.Reference == "":
+		return Answer{}, true
+	}
+	other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Answer{}, true
+	case err != nil:
+		return Answer{Err: err}, false
+	}
+	return Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}, false
 }
 
 // answerKnown answers a claim whose key was used before.
@@ -199,7 +201,11 @@ type claim struct {
 	charge      Charge
 	err         error // why it may not become a new charge; a key that was used before is answered all the same
 	late        bool  // err is that its time is over
+	taken       bool  // its key or reference belonged to a charge already
+	doubt       bool  // it may have been accepted: a commit's answer was lost
 	again       bool  // what it has met was gone before it could be read
+	use         keyUse
+	used        bool // its key was, for that
 	answer      Answer
 }
 

@@ -3,6 +3,7 @@ package charges
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -13,6 +14,9 @@ type inFlight struct {
 	mu   sync.Mutex
 	keys map[uuid.UUID]*flight
 }
+
+// inFlightBound is how long a request waits for the first under its key, as long as one waits for a key that another process has in hand.
+const inFlightBound = 5 * time.Second
 
 type flight struct {
 	ended chan struct{}
@@ -40,12 +44,13 @@ func (f *inFlight) enter(key uuid.UUID) (first *flight, leave func(error)) {
 	}
 }
 
-// wait returns how the flight has ended. One that outlasts ctx holds the key.
+// wait returns how the flight has ended. One that lasts longer holds the key.
 func (f *flight) wait(ctx context.Context) error {
 	select {
 	case <-f.ended:
 		return f.err
 	case <-ctx.Done():
-		return ErrKeyInUse
+	case <-time.After(inFlightBound):
 	}
+	return ErrKeyInUse
 }

@@ -31,6 +31,7 @@ type Service struct {
 	// What shares its transactions.
 	tokens  *outbox.Together[*asked]
 	creates *outbox.Together[*claim]
+	uses    *outbox.Together[*claim]
 	begins  *outbox.Together[*beginning]
 	settles *outbox.Together[*ending]
 	claims  *outbox.Together[*claiming]
@@ -83,7 +84,8 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
 	s.watch = newWatch(s.settled)
 	s.tokens = outbox.NewTogether(o.together("token.find"), s.findTokens)
-	s.creates = outbox.NewTogether(o.together("charge.accept"), s.createTogether)
+	s.creates = outbox.NewTogether(o.together("charge.accept"), s.accept)
+	s.uses = outbox.NewTogether(o.together("key.find"), s.findUses)
 	s.begins = outbox.NewTogether(o.together("attempt.begin"), s.beginTogether)
 	s.settles = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
 	s.claims = outbox.NewTogether(o.together("receipt.claim"), s.claimTogether)

@@ -127,6 +127,31 @@ func declined(payment string) Result {
 
 var paid = answered("succeeded", "pi_1")
 
+// acceptAll has claims accepted or answered together, in one round.
+func (s *Service) acceptAll(t *testing.T, claims []*claim) {
+	t.Helper()
+	var fresh, known []*claim
+	for _, c := range claims {
+		if c.err == nil {
+			fresh = append(fresh, c)
+		}
+	}
+	if err := s.accept(t.Context(), fresh); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims {
+		if c.err != nil || c.taken {
+			known = append(known, c)
+		}
+	}
+	if err := s.findUses(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range known {
+		c.answer, c.again = s.answerTaken(t.Context(), c)
+	}
+}
+
 // createAll accepts charges in one batch, as if they had waited together.
 func (f *fixture) createAll(t *testing.T, creates []CreateCharge) []Answer {
 	t.Helper()
@@ -134,9 +159,7 @@ func (f *fixture) createAll(t *testing.T, creates []CreateCharge) []Answer {
 	for i, c := range creates {
 		claims[i] = newClaim(c)
 	}
-	if err := f.createTogether(t.Context(), claims); err != nil {
-		t.Fatal(err)
-	}
+	f.acceptAll(t, claims)
 	answers := make([]Answer, len(claims))
 	for i, c := range claims {
 		answers[i] = c.answer

@@ -317,9 +317,7 @@ func (s *sized) accept(t *testing.T, n int) {
 	for i := range claims {
 		claims[i] = newClaim(CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference = uuid.NewString() })})
 	}
-	if err := s.createTogether(t.Context(), claims); err != nil {
-		t.Fatal(err)
-	}
+	s.acceptAll(t, claims)
 	for _, c := range claims {
 		if c.answer.Err != nil {
 			t.Fatal(c.answer.Err)

@@ -49,7 +49,8 @@ func (a *Attempt) columns() []any {
 const readAttemptsSQL = `
 SELECT asked.place, ` + attemptColumns + `
   FROM unnest($1::integer[], $2::uuid[]) AS asked (place, charge)
- CROSS JOIN LATERAL (SELECT * FROM attempt WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY number OFFSET 0) a`
+ CROSS JOIN LATERAL (SELECT * FROM attempt WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY number OFFSET 0) a
+ ORDER BY asked.place, number`
 
 // readAttempts is listAttempts of one charge, in a transaction that may be shared.
 func readAttempts(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (attempts []Attempt, err error) {
@@ -104,7 +105,8 @@ func (l *lookRow) columns() []any {
 const readLooksSQL = `
 SELECT asked.place, ` + lookColumns + `
   FROM unnest($1::integer[], $2::uuid[]) AS asked (place, charge)
- CROSS JOIN LATERAL (SELECT * FROM look WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY id OFFSET 0) l`
+ CROSS JOIN LATERAL (SELECT * FROM look WHERE charge_id = asked.charge AND operation = 'charge' ORDER BY id OFFSET 0) l
+ ORDER BY asked.place, id`
 
 // readLooks is listLooks of one charge, in a transaction that may be shared.
 func readLooks(ctx context.Context, tx pgx.Tx, charge uuid.UUID) (looks []Look, err error) {

@@ -1,13 +1,27 @@
 -- What a database of ten million charges needs that a small one does not.
 
 -- Pages of charges by status, and by a reference that was freed, cost what is on them. Most charges go from pending by way of processing to
--- succeeded: these indexes have no entry for those, and cost them nothing. Where charge is large they are made by hand first, with CONCURRENTLY.
-CREATE INDEX IF NOT EXISTS charge_aside ON charge (status, id)
-    WHERE status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled');
-CREATE INDEX IF NOT EXISTS charge_aside_by_caller ON charge (caller, status, id)
-    WHERE status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled');
-CREATE INDEX IF NOT EXISTS charge_freed_reference ON charge (caller, reference)
-    WHERE reference_freed AND reference IS NOT NULL;
+-- succeeded: these indexes have no entry for those, and cost them nothing. Where charge is large they are made by hand first, with CONCURRENTLY; one
+-- that is there is left alone without a lock, which even IF NOT EXISTS would take, and one whose making by hand has failed is not taken for good.
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_index WHERE NOT indisvalid AND indexrelid IN
+               (to_regclass('charge_aside'), to_regclass('charge_aside_by_caller'), to_regclass('charge_freed_reference'))) THEN
+        RAISE EXCEPTION 'an index of charge was not made to its end: drop charge_aside, charge_aside_by_caller or charge_freed_reference, whichever is invalid, and make it again';
+    END IF;
+    IF to_regclass('charge_aside') IS NULL THEN
+        CREATE INDEX charge_aside ON charge (status, id)
+            WHERE status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled');
+    END IF;
+    IF to_regclass('charge_aside_by_caller') IS NULL THEN
+        CREATE INDEX charge_aside_by_caller ON charge (caller, status, id)
+            WHERE status IN ('requires_action', 'requires_capture', 'needs_review', 'failed', 'canceled');
+    END IF;
+    IF to_regclass('charge_freed_reference') IS NULL THEN
+        CREATE INDEX charge_freed_reference ON charge (caller, reference)
+            WHERE reference_freed AND reference IS NOT NULL;
+    END IF;
+END $$;
 
 -- Autovacuum comes when a fifth of a table is dead or new, and a tenth has changed since its statistics were made
 -- (https://www.postgresql.org/docs/current/routine-vacuuming.html#AUTOVACUUM). Of ten million rows that is two million: until then whoever reads

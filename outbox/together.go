@@ -73,6 +73,7 @@ func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members 
 type seat[T any] struct {
 	member T
 	since  time.Time
+	cause  error // why its latest run failed; nil: it had none
 	turn   chan turn[T]
 }
 
@@ -93,7 +94,10 @@ func (t *Together[T]) Do(ctx context.Context, member T) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	for {
-		switch mine := <-s.turn; {
+		mine, err := t.await(s)
+		switch {
+		case err != nil:
+			return err
 		case len(mine.batch) == 0:
 			return mine.err
 		case mine.patient:
@@ -104,6 +108,32 @@ func (t *Together[T]) Do(ctx context.Context, member T) error {
 			t.lead(ctx, mine.batch)
 		}
 	}
+}
+
+// await waits for the seat's turn, and gives the seat up where that does not come in time.
+func (t *Together[T]) await(s *seat[T]) (turn[T], error) {
+	select {
+	case mine := <-s.turn:
+		return mine, nil
+	default:
+	}
+	patience := time.NewTimer(t.bounds.Wait - time.Since(s.since))
+	defer patience.Stop()
+	select {
+	case mine := <-s.turn:
+		return mine, nil
+	case <-patience.C:
+	}
+	t.mu.Lock()
+	i := slices.Index(t.waiting, s)
+	if i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	}
+	t.mu.Unlock()
+	if i >= 0 {
+		return turn[T]{}, s.busy()
+	}
+	return <-s.turn, nil // it is in a run
 }
 
 // sit takes a place among those that wait, and begins a run where there is room for one.
@@ -142,11 +172,10 @@ func (t *Together[T]) next() {
 
 // tooLate refuses a member that has waited for too long.
 func (t *Together[T]) tooLate(s *seat[T]) bool {
-	waited := time.Since(s.since)
-	if waited <= t.bounds.Wait {
+	if time.Since(s.since) <= t.bounds.Wait {
 		return false
 	}
-	s.turn <- turn[T]{err: fmt.Errorf("waited for %s: %w", waited.Round(time.Millisecond), ErrBusy)}
+	s.turn <- turn[T]{err: s.busy()}
 	return true
 }
 
@@ -179,7 +208,10 @@ func (t *Together[T]) end(batch []*seat[T], err error) {
 		batch[0].turn <- turn[T]{batch: batch, patient: true}
 		return
 	}
-	if err == nil || len(batch) <= 1 || Unavailable(err) {
+	for _, s := range batch {
+		s.cause = err
+	}
+	if err == nil || len(batch) <= 1 || unreachable(err) {
 		for _, s := range batch {
 			s.turn <- turn[T]{err: err}
 		}
@@ -192,7 +224,9 @@ func (t *Together[T]) end(batch []*seat[T], err error) {
 
 // again runs a part of a run that has failed.
 func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
-	t.aside <- struct{}{}
+	if !t.takePlace(t.aside, batch) {
+		return
+	}
 	batch = slices.DeleteFunc(batch, t.tooLate)
 	err := errGone
 	defer func() {
@@ -206,9 +240,7 @@ func (t *Together[T]) again(ctx context.Context, batch []*seat[T]) {
 
 // wait runs one that needs what others hold.
 func (t *Together[T]) wait(ctx context.Context, batch []*seat[T]) {
-	t.patient <- struct{}{}
-	if t.tooLate(batch[0]) {
-		<-t.patient
+	if !t.takePlace(t.patient, batch) {
 		return
 	}
 	err := errGone
@@ -217,6 +249,30 @@ func (t *Together[T]) wait(ctx context.Context, batch []*seat[T]) {
 		batch[0].turn <- turn[T]{err: err}
 	}()
 	err = t.once(ctx, batch)
+}
+
+// takePlace takes a place for what is run again. There may be none in time: then all are refused.
+func (t *Together[T]) takePlace(places chan struct{}, batch []*seat[T]) bool {
+	patience := time.NewTimer(t.bounds.Wait - time.Since(batch[0].since))
+	defer patience.Stop()
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-patience.C:
+	}
+	for _, s := range batch {
+		s.turn <- turn[T]{err: s.busy()}
+	}
+	return false
+}
+
+// busy is that the member has waited for too long, and what for.
+func (s *seat[T]) busy() error {
+	err := fmt.Errorf("waited for %s: %w", time.Since(s.since).Round(time.Millisecond), ErrBusy)
+	if s.cause != nil {
+		err = fmt.Errorf("%w (%w)", err, s.cause)
+	}
+	return err
 }
 
 // once does the work of a batch. A panic is an error of it, so that nobody waits for ever.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -22,6 +23,15 @@ var unavailableClasses = map[string]bool{
 
 // readOnly is what a primary that has become a standby answers to a write.
 const readOnly = "25006"
+
+// unreachable tells whether err is of the connection, the server or its resources, and so of everything that is asked now, or leaves it in
+// doubt what became of what was asked. What PostgreSQL says of a statement (that it took too long, was canceled, met a broken page) may be one row's.
+func unreachable(err error) bool {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && !errors.Is(err, ErrInDoubt) && len(pgErr.Code) == 5 {
+		return pgErr.Code == readOnly || strings.HasPrefix(pgErr.Code, "08") || strings.HasPrefix(pgErr.Code, "53") || strings.HasPrefix(pgErr.Code, "57P")
+	}
+	return Unavailable(err)
+}
 
 // Unavailable tells whether err means that the database could not be asked, or that its answer was lost, rather than that it
 // refused: the same request may work later. It says nothing about whether a write took effect; see [ErrInDoubt].

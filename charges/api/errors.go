@@ -29,7 +29,7 @@ var (
 	errSlowBody   = newProblem(codeRequestTimeout, "The body did not arrive in time. Nothing was written.").withHeader("Connection", "close")
 	errBrokenBody = invalid("body", "ends before it is complete")
 
-	errOverloaded = newProblem(codeUnavailable, "Too many requests are being handled. Nothing was written; try again.").withRetryAfter(time.Second)
+	errOverloaded = newProblem(codeUnavailable, "Too many requests are being handled. Nothing was written; send the same again, with the same key.").withRetryAfter(time.Second)
 )
 
 // Pauses asked for: short for a key, which is free or answered once another request ends; longer for a database.
@@ -77,7 +77,7 @@ func problemOf(err error) problem {
 		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
 		return newProblem(codeNotFound, "There is no such thing, or it is another caller's.")
-	case errors.Is(err, outbox.ErrBusy):
+	case errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrInDoubt):
 		return errOverloaded
 	case outbox.Unavailable(err), errors.Is(err, context.Canceled): // the latter for a client that has gone
 		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again with the same key: it has one effect at most.").
