@@ -40,16 +40,16 @@ const createRounds = 3
 
 // Create accepts a charge, in one transaction with all that are asked for meanwhile, and answers it. A key that was used before gets its
 // stored answer, or a *[KeyReusedError] if the request differs. The caller's context does not undo the commit.
-func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
-	ctx, cancel := unhurried(ctx)
+func (s *Service) Create(asker context.Context, create CreateCharge) Answer {
+	ctx, cancel := unhurried(asker)
 	defer cancel()
 	c := newClaim(create)
-	first, leave := s.inFlight.enter(c.Key)
-	if first != nil {
-		if err := first.wait(ctx); errors.Is(err, ErrKeyInUse) {
-			return Answer{Err: err}
+	for _, name := range c.names() {
+		leave, err := s.inFlight.enter(asker, name)
+		if err != nil {
+			c.answer = Answer{Err: err}
+			return c.answer
 		}
-	} else {
 		defer func() { leave(c.answer.Err) }()
 	}
 	if c.late {
@@ -59,7 +59,7 @@ func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
 		}
 	}
 	for range createRounds {
-		if c.answer, c.again = s.createRound(ctx, c); !c.again {
+		if c.answer, c.again = s.createRound(ctx, asker, c); !c.again {
 			return c.answer
 		}
 	}
@@ -68,9 +68,9 @@ func (s *Service) Create(ctx context.Context, create CreateCharge) Answer {
 }
 
 // createRound accepts what is new and answers what is known. It says again where what the claim has met was gone before it could be read.
-func (s *Service) createRound(ctx context.Context, c *claim) (answer Answer, again bool) {
+func (s *Service) createRound(ctx, asker context.Context, c *claim) (answer Answer, again bool) {
 	if c.err == nil {
-		err := s.creates.Do(ctx, c)
+		err := s.creates.Do(asker, c)
 		switch {
 		case err == nil && !c.taken:
 			return c.answer, false
@@ -207,6 +207,15 @@ type claim struct {
 	use         keyUse
 	used        bool // its key was, for that
 	answer      Answer
+}
+
+// names are what no other request of this process may have in hand at the same time: the key, and the caller's reference.
+func (c *claim) names() []string {
+	names := []string{c.Key.String()}
+	if c.Request.Reference != "" {
+		names = append(names, c.Caller+" "+c.Request.Reference)
+	}
+	return names
 }
 
 func newClaim(c CreateCharge) *claim {

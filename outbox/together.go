@@ -85,16 +85,17 @@ type turn[T any] struct {
 	err     error
 }
 
-// Do has the member's work done, together with that of others. It returns when it is done, whatever becomes of ctx, which only
-// lends its values: those that come with the member which leads a run are the run's.
+// Do has the member's work done, together with that of others. Once a run has begun with it, it returns when that has ended, whatever becomes of
+// ctx; before, it gives up when ctx ends. The values of ctx are the run's where the member leads it.
 func (t *Together[T]) Do(ctx context.Context, member T) error {
 	s := &seat[T]{member: member, since: time.Now(), turn: make(chan turn[T], 1)}
 	if err := t.sit(s); err != nil {
 		return err
 	}
+	waiting := ctx
 	ctx = context.WithoutCancel(ctx)
 	for {
-		mine, err := t.await(s)
+		mine, err := t.await(waiting, s)
 		switch {
 		case err != nil:
 			return err
@@ -110,8 +111,8 @@ func (t *Together[T]) Do(ctx context.Context, member T) error {
 	}
 }
 
-// await waits for the seat's turn, and gives the seat up where that does not come in time.
-func (t *Together[T]) await(s *seat[T]) (turn[T], error) {
+// await waits for the seat's turn, and gives the seat up where that does not come in time, or ctx ends before.
+func (t *Together[T]) await(ctx context.Context, s *seat[T]) (turn[T], error) {
 	select {
 	case mine := <-s.turn:
 		return mine, nil
@@ -123,6 +124,7 @@ func (t *Together[T]) await(s *seat[T]) (turn[T], error) {
 	case mine := <-s.turn:
 		return mine, nil
 	case <-patience.C:
+	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	i := slices.Index(t.waiting, s)
@@ -130,7 +132,10 @@ func (t *Together[T]) await(s *seat[T]) (turn[T], error) {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	}
 	t.mu.Unlock()
-	if i >= 0 {
+	switch {
+	case i >= 0 && ctx.Err() != nil:
+		return turn[T]{}, ctx.Err()
+	case i >= 0:
 		return turn[T]{}, s.busy()
 	}
 	return <-s.turn, nil // it is in a run

@@ -46,6 +46,7 @@ type API struct {
 	document []byte // the OpenAPI document
 	mux      *http.ServeMux
 	slots    semaphore // requests
+	shares   shares    // of them, by caller
 	waiters  semaphore
 	intake   semaphore // providers' events
 
@@ -79,6 +80,7 @@ func New(config Config) (*API, error) {
 		log:     config.Log,
 		ready:   &readiness{ask: config.Ready},
 		slots:   make(semaphore, orDefault(config.MaxRequests, 512)),
+		shares:  shares{most: leaveSome(orDefault(config.MaxRequests, 512)), held: map[string]int{}},
 		waiters: make(semaphore, orDefault(config.MaxWaiters, 4096)),
 		intake:  make(semaphore, maxIntake),
 		maxWait: orDefault(config.MaxWait, maxWait),
@@ -104,6 +106,34 @@ func orDefault[T comparable](value, fallback T) T {
 		return fallback
 	}
 	return value
+}
+
+// leaveSome is how many of the places one caller may have: an eighth is left to others, whatever it does.
+func leaveSome(places int) int { return places - places/8 }
+
+// shares bounds how many requests of each caller are handled at once.
+type shares struct {
+	most int
+
+	mu   sync.Mutex
+	held map[string]int
+}
+
+// tryAcquire takes a place for the caller, unless it has all that it may have. release gives it back, once, however often it is called.
+func (s *shares) tryAcquire(caller string) (release func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[caller] >= s.most {
+		return nil, false
+	}
+	s.held[caller]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held[caller]--; s.held[caller] == 0 {
+			delete(s.held, caller)
+		}
+	}), true
 }
 
 // semaphore bounds how many do something at once.

@@ -29,7 +29,8 @@ var (
 	errSlowBody   = newProblem(codeRequestTimeout, "The body did not arrive in time. Nothing was written.").withHeader("Connection", "close")
 	errBrokenBody = invalid("body", "ends before it is complete")
 
-	errOverloaded = newProblem(codeUnavailable, "Too many requests are being handled. Nothing was written; send the same again, with the same key.").withRetryAfter(time.Second)
+	errCallerOverloads = newProblem(codeUnavailable, "Too many requests of this caller are being handled. Nothing was written; send the same again, with the same key.").withRetryAfter(time.Second)
+	errOverloaded      = newProblem(codeUnavailable, "Too many requests are being handled. Nothing was written; send the same again, with the same key.").withRetryAfter(time.Second)
 )
 
 // Pauses asked for: short for a key, which is free or answered once another request ends; longer for a database.

@@ -104,8 +104,8 @@ func attributes(c *call, route string, status int, bytes int64, took time.Durati
 	if c.code != "" {
 		attrs = append(attrs, slog.String("code", string(c.code)))
 	}
-	// A refusal's own text says no more than its code.
-	if c.err != nil && (c.code == "" || c.code == codeInternal || c.code == codeUnavailable) && !errors.As(c.err, new(problem)) {
+	// A refusal's own text says no more than its code, but for why we are unavailable.
+	if c.err != nil && (c.code == codeUnavailable || (c.code == "" || c.code == codeInternal) && !errors.As(c.err, new(problem))) {
 		attrs = append(attrs, slog.String("error", c.err.Error()))
 	}
 	return attrs

@@ -103,11 +103,16 @@ func (a *API) dispatch(w http.ResponseWriter, c *call, methods map[string]*opera
 	if !ok {
 		return errOverloaded
 	}
-	c.yield = yield
 	defer yield()
 	if err := a.authenticate(c); err != nil {
 		return err
 	}
+	leave, ok := a.shares.tryAcquire(c.token.Name)
+	if !ok {
+		return errCallerOverloads
+	}
+	defer leave()
+	c.yield = func() { yield(); leave() }
 	if err := c.parseQuery(); err != nil {
 		return err
 	}
