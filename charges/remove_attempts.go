@@ -43,8 +43,10 @@ SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM old), coalesce((SELECT
 // something is still open: an attempt whose outcome is in doubt, a payment that may still change, a receipt that was not sent for sure, refunds
 // that are to be read.
 //
-// What is lost: news of a second payment for such a charge waits as no_attempt and is then ignored, as its account is not known any more, and
-// refunds of the first are read at the worker's own account.
+// What is lost is what only attempts tell, which is the account and mode in which the charge was sent. News of a payment that is on record are taken
+// whatever account and mode they name, and refunds and disputes that have to be read are read at the worker's own account: those of a connected
+// one are not found there. A second payment for such a charge raises no duplicate_payment and asks for no person: news of it wait as
+// no_attempt and are then ignored, or are ignored at once as another_account where they name one.
 func (s *Service) RemoveAttempts(ctx context.Context, age time.Duration) (removed int64, err error) {
 	after, before := uuid.Nil, firstID(time.Now().Add(-age))
 	for {
