@@ -17,7 +17,7 @@ type Backlog struct {
 
 // Backlog counts what is not final, by status. It reads only what is unfinished, and what takes long to count is an [outbox.Figure].
 func (s *Service) Backlog(ctx context.Context) ([]Backlog, error) {
-	return s.backlog.Of(func() ([]Backlog, error) { return s.countBacklog(ctx) })
+	return s.backlog.Of(ctx, func() ([]Backlog, error) { return s.countBacklog(ctx) })
 }
 
 func (s *Service) countBacklog(ctx context.Context) ([]Backlog, error) {
@@ -38,7 +38,7 @@ SELECT status, count(*), clock_timestamp() - min(created_at)
 
 // ReceiptBacklog counts receipts that are due, in hand or in doubt, by status, as [Service.Backlog] does.
 func (s *Service) ReceiptBacklog(ctx context.Context) (map[ReceiptStatus]int64, error) {
-	return s.receiptBacklog.Of(func() (map[ReceiptStatus]int64, error) { return s.countReceipts(ctx) })
+	return s.receiptBacklog.Of(ctx, func() (map[ReceiptStatus]int64, error) { return s.countReceipts(ctx) })
 }
 
 func (s *Service) countReceipts(ctx context.Context) (map[ReceiptStatus]int64, error) {

@@ -2,7 +2,9 @@ package charges
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -35,7 +37,8 @@ WITH old AS MATERIALIZED (
 SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM old), coalesce((SELECT id FROM old ORDER BY id DESC LIMIT 1), $1)`
 
 // RemoveAttempts removes the attempts of charges that have been final for longer than age, and the looks for them, a batch to a transaction, until it
-// has seen all that are as old as that or ctx ends. It returns how many attempts it removed. The charges stay, with their keys, events and payments.
+// has come to the last that is as old as that or ctx's time is over. That is no error where it has come anywhere: the next call in this process goes
+// on there, and after the last at the beginning. It returns how many attempts it removed. The charges stay, with their keys, events and payments.
 //
 // That a charge may not be sent is read off its attempts ([Allow]), and no attempt is what allows to send. So it removes only those of charges which
 // say the same themselves: one that has its payment is never sent again, whatever its attempts say and wherever its status goes from there, and it
@@ -43,27 +46,57 @@ SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM old), coalesce((SELECT
 // something is still open: an attempt whose outcome is in doubt, a payment that may still change, a receipt that was not sent for sure, refunds
 // that are to be read.
 //
-// What is lost: news of a second payment for such a charge waits as no_attempt and is then ignored, as its account is not known any more, and
-// refunds of the first are read at the worker's own account.
+// What is lost is what only attempts tell, which is the account and mode in which the charge was sent. News of a payment that is on record are taken
+// whatever account and mode they name, and refunds and disputes that have to be read are read at the worker's own account: those of a connected
+// one are not found there. A second payment for such a charge raises no duplicate_payment and asks for no person: news of it wait as
+// no_attempt and are then ignored, or are ignored at once as another_account where they name one.
 func (s *Service) RemoveAttempts(ctx context.Context, age time.Duration) (removed int64, err error) {
-	after, before := uuid.Nil, firstID(time.Now().Add(-age))
-	for {
+	after, before := s.removal.begin(), firstID(time.Now().Add(-age))
+	for came := false; ; came = true {
 		var gone, seen int64
 		began := time.Now()
 		err := outbox.InTx(ctx, s.pool, "attempt.remove", func(tx pgx.Tx) error {
 			return tx.QueryRow(ctx, removeAttemptsSQL, after, before, age, removeBatch).Scan(&gone, &seen, &after)
 		})
-		if err != nil {
+		switch {
+		case err != nil && came && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return removed, nil
+		case err != nil:
 			return removed, fmt.Errorf("remove attempts: %w", err)
 		}
 		removed += gone
 		if seen < removeBatch {
+			s.removal.reached(uuid.Nil)
 			return removed, nil
 		}
-		if err := rest(ctx, time.Since(began)); err != nil {
+		s.removal.reached(after)
+		switch err := rest(ctx, time.Since(began)); {
+		case errors.Is(err, context.DeadlineExceeded):
+			return removed, nil
+		case err != nil:
 			return removed, err
 		}
 	}
+}
+
+// removal is how far this process has come with removing attempts.
+type removal struct {
+	mu    sync.Mutex
+	after uuid.UUID // zero: the next one begins at the beginning
+}
+
+// begin returns where to begin. If that gets nowhere the next one begins at the beginning.
+func (r *removal) begin() (after uuid.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	after, r.after = r.after, uuid.Nil
+	return after
+}
+
+func (r *removal) reached(after uuid.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.after = after
 }
 
 // rest leaves the database to others for as long as a batch took.

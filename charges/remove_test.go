@@ -103,6 +103,48 @@ func TestRemoveAttempts(t *testing.T) {
 	}
 }
 
+// What is cut short by its bound is no failure, and the next one goes on where it was.
+func TestRemoveAttemptsGoesOnWhereItWasCutShort(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	sent := func(r Result) uuid.UUID {
+		id := f.create(t, request())
+		f.settle(t, f.begin(t, id, Send), r)
+		return id
+	}
+	first, kept, last := sent(answered("succeeded", "pi_1")), sent(answered("requires_action", "pi_2")), sent(answered("succeeded", "pi_3"))
+	f.exec(t, `UPDATE payment SET followed = true WHERE charge_id = $1`, first)
+	f.exec(t, `INSERT INTO attempt (id, charge_id, operation, number, provider_key, stripe_account, livemode, request, stripe_sent_at, ended_at, outcome)
+		SELECT overlay(id::text PLACING lpad(to_hex(g), 12, '0') FROM 25)::uuid, charge_id, operation, g, provider_key || g, stripe_account, livemode, request, now(), now(), 'refused'
+		  FROM attempt, generate_series(2, $2) AS g WHERE charge_id = $1`, kept, removeBatch)
+	for id, by := range map[uuid.UUID]string{first: "430 days", kept: "420 days", last: longAgo} {
+		f.lapse(t, id, by)
+	}
+	holding, err := f.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = holding.Rollback(context.Background()) }()
+	if _, err := holding.Exec(t.Context(), `SELECT FROM attempt WHERE charge_id = $1 FOR UPDATE`, last); err != nil {
+		t.Fatal(err)
+	}
+	bound, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it waits up to 5 s for a lock
+	defer cancel()
+	if n, err := f.RemoveAttempts(bound, retention); n != 0 || err != nil {
+		t.Fatalf("cut short: %d were removed, %v", n, err)
+	}
+	if err := holding.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.exec(t, `UPDATE payment SET followed = false`)
+	for _, next := range []struct{ gone, stays uuid.UUID }{{last, first}, {first, kept}} {
+		n := must[int64](t)(f.RemoveAttempts(t.Context(), retention))
+		if n != 1 || f.count(t, `SELECT count(*) FROM attempt WHERE charge_id = $1`, next.gone) != 0 || f.count(t, `SELECT count(*) FROM attempt WHERE charge_id = $1`, next.stays) == 0 {
+			t.Errorf("%d were removed, not the next", n)
+		}
+	}
+}
+
 // I2: a charge whose attempts were removed is not sent again, whoever asks, and wherever its status goes.
 func TestI2NothingIsSentForLackOfAttempts(t *testing.T) {
 	t.Parallel()

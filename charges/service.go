@@ -24,6 +24,7 @@ type Service struct {
 	watch    *watch
 	blind    atomic.Bool // the server does not tell which one it is
 	inFlight inFlight
+	removal  removal
 
 	backlog        outbox.Figure[[]Backlog]
 	receiptBacklog outbox.Figure[map[ReceiptStatus]int64]

@@ -217,9 +217,10 @@ func taken(charge uuid.UUID, read bool, take func() (EventNote, error)) (verdict
 }
 
 // at finds the account and mode in which an event's payment may be the charge's. This process has no key that would tell: the
-// charge's attempts do. A payment that is on record needs none.
+// charge's attempts do. A payment that is on record needs none: where they were removed, the account is whichever the event names.
 func (s stripeEvent) at(attempts []Attempt, known bool) (Account, EventNote) {
-	if s.Account != "" && !slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Account.ID == s.Account }) {
+	removed := known && len(attempts) == 0
+	if s.Account != "" && !removed && !slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Account.ID == s.Account }) {
 		return Account{}, EventAnotherAccount
 	}
 	for _, a := range slices.Backward(attempts) {

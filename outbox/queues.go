@@ -141,7 +141,7 @@ SELECT q.name, (SELECT count(*) FROM river_job j WHERE j.queue = q.name AND j.st
 
 // QueueDepths counts the jobs that are due, by the queue in which they wait. What takes long to count is a [Figure].
 func (o *Outbox) QueueDepths(ctx context.Context) (map[string]int64, error) {
-	return o.depths.Of(func() (map[string]int64, error) { return o.countDepths(ctx) })
+	return o.depths.Of(ctx, func() (map[string]int64, error) { return o.countDepths(ctx) })
 }
 
 func (o *Outbox) countDepths(ctx context.Context) (map[string]int64, error) {

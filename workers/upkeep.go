@@ -105,7 +105,7 @@ type attemptsWorker struct {
 // Timeout is River's bound on one run.
 func (*attemptsWorker) Timeout(*river.Job[outbox.RemoveAttempts]) time.Duration { return upkeepTimeout }
 
-// Work removes what it comes to within its bound. The next run begins at the beginning again: what this one removed is not there any more.
+// Work removes what it comes to within its bound; the next run in this process goes on there.
 func (w *attemptsWorker) Work(ctx context.Context, _ *river.Job[outbox.RemoveAttempts]) error {
 	n, err := w.charges.RemoveAttempts(ctx, w.keep)
 	if n > 0 {

@@ -215,6 +215,30 @@ func TestDisputeByEvents(t *testing.T) {
 	}
 }
 
+// The attempts of a charge that is long over are removed, and with them what tells its account. What is given back of its payment, which is on record,
+// is taken all the same.
+func TestGivenBackAfterAttemptsWereRemoved(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, hooked)
+	c := d.succeeded(t)
+	d.exec(t, `DELETE FROM attempt`)
+	connected := func(e, _ object) { e["account"] = "acct_connected" }
+	for _, event := range [][]byte{
+		refundEvent(c, "refund.created", "re_1", "succeeded", 7, 0, connected), refundEvent(c, "refund.created", "re_2", "succeeded", 5, 1, nil),
+	} {
+		d.tell(t, event).wantReceived(t)
+		d.wantNote(t, string(event), charges.EventApplied, "")
+	}
+	d.wantRefunded(t, c, 12)
+	opened := disputeEvent(c, "charge.dispute.created", "needs_response", 2, connected)
+	d.tell(t, opened).wantReceived(t)
+	d.wantNote(t, string(opened), charges.EventApplied, charges.EventDisputed)
+
+	second := paymentEvent(c, "succeeded", func(e, p object) { connected(e, p); p["id"] = "pi_second" })
+	d.tell(t, second).wantReceived(t)
+	d.wantNote(t, string(second), charges.EventIgnored, charges.EventAnotherAccount)
+}
+
 // What does not say which refunds there are, or in a form that is not trusted, makes a worker list them.
 func TestRefundsThatAreRead(t *testing.T) {
 	t.Parallel()

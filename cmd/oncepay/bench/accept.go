@@ -42,26 +42,30 @@ func (b *bench) accept(ctx context.Context) error {
 		}
 		v.accepts += d.acknowledged
 	}
-	bare, err := b.newPgbench(ctx, variants[1], variants[2].db)
+	bare, err := b.newPgbench(ctx, variants[2].db)
 	if err != nil {
 		return err
 	}
 	if bare == nil {
 		variants = []*accepting{variants[0], variants[2]}
+	} else if _, err := bare.run(ctx, variants[1], bare.clients, b.warmUp()); err != nil {
+		return err
 	}
-	for _, clients := range b.Clients {
+	for i, clients := range b.Clients {
 		for round := range b.Rounds {
 			for _, v := range rotated(variants, round) {
 				var s Sample
-				if v.api == nil {
-					s, err = bare.round(ctx, b.RoundDuration)
+				if v.api == nil { // whatever the others' clients, it has the number with which it is best
+					s, err = bare.run(ctx, v, bare.clients, b.RoundDuration)
+					s.Clients, s.Round = bare.clients, i*b.Rounds+round+1
 				} else {
 					s, err = b.acceptRound(ctx, v, clients)
+					s.Clients, s.Round = clients, round+1
 				}
 				if err != nil {
 					return err
 				}
-				s.Section, s.Variant, s.Clients, s.Round = "accept", v.name, clients, round+1
+				s.Section, s.Variant = "accept", v.name
 				b.add(s)
 			}
 		}

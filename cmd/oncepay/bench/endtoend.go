@@ -56,6 +56,7 @@ func (b *bench) endToEnd(ctx context.Context) error {
 			b.add(s)
 		}
 	}
+	b.noteCeiling()
 	return a.stop()
 }
 
@@ -125,4 +126,12 @@ func (b *bench) awaitSettled(ctx context.Context, d *database) error {
 		err = d.pool.QueryRow(ctx, unsettled).Scan(&left)
 		return !left, err
 	})
+}
+
+// noteCeiling says how near charges come to what the queue allows.
+func (b *bench) noteCeiling() {
+	stats := summarise(b.report.Samples)
+	if us, c := find(stats, "endtoend", settling, 0), find(stats, "endtoend", engine, 0); us != nil && c != nil {
+		b.note("a charge is two jobs of the queue: charges came to %.2f of what its no-op jobs allow", 2*us.PerSecond.Median/c.PerSecond.Median)
+	}
 }

@@ -16,14 +16,26 @@ func (r *Report) across(variant, name, color string, of func(Stat) Spread) serie
 	return l
 }
 
+// level is a line of what does not depend on what the other line is over.
+func level(name, color string, is Spread, along series) series {
+	l := series{name: name, color: color}
+	for _, at := range along.points {
+		l.points = append(l.points, point{at.label, is})
+	}
+	return l
+}
+
 func drawn(all ...series) []series {
 	return slices.DeleteFunc(all, func(l series) bool { return len(l.points) == 0 })
 }
 
 func (r *Report) acceptPanel() panel {
 	rate := func(s Stat) Spread { return s.PerSecond }
-	return panel{title: "Accepted charges per second", under: "over the number of clients that post at once", lines: drawn(
-		r.across(shared, "Oncepay", ours, rate), r.across(plain, "a transaction a request", other, rate), r.across(pgbench, "pgbench", another, rate))}
+	lines := drawn(r.across(shared, "Oncepay", ours, rate), r.across(plain, "a transaction a request", other, rate))
+	if b := find(r.Stats, "accept", pgbench, anyClients); b != nil && len(lines) > 0 {
+		lines = append(lines, level(fmt.Sprintf("pgbench, %d clients", b.Clients), another, b.PerSecond, lines[0]))
+	}
+	return panel{title: "Accepted charges per second", under: "over the number of clients that post at once", lines: lines}
 }
 
 func (r *Report) latencyPanel() panel {

@@ -22,14 +22,14 @@ import (
 // bare runs pgbench with the inserts of an accepted charge.
 type bare struct {
 	b       *bench
-	of      *accepting
 	program string
 	script  string // path
 	clients int    // with which it is best
 }
 
-// newPgbench looks for the number of clients with which pgbench is best. It returns nil where there is no pgbench.
-func (b *bench) newPgbench(ctx context.Context, of *accepting, like *database) (*bare, error) {
+// newPgbench looks for the number of clients with which pgbench is best, in a database that is not the one that is measured, which does not grow by
+// that. It returns nil where there is no pgbench.
+func (b *bench) newPgbench(ctx context.Context, like *database) (*bare, error) {
 	program, err := findPgbench()
 	if errors.Is(err, fs.ErrNotExist) {
 		b.note("pgbench is not among PostgreSQL's programs here: (b) was not measured")
@@ -42,7 +42,11 @@ func (b *bench) newPgbench(ctx context.Context, of *accepting, like *database) (
 	if err != nil {
 		return nil, err
 	}
-	p := &bare{b: b, of: of, program: program}
+	p := &bare{b: b, program: program}
+	tried := &accepting{name: pgbench}
+	if tried.db, err = b.database(ctx, "accept_tries"); err != nil {
+		return nil, err
+	}
 	best := map[string]float64{}
 	for _, name := range []string{allInOne, aStatementEach} { // the last is the one that is measured
 		p.script = filepath.Join(b.dir, "pgbench-"+name+".sql")
@@ -50,7 +54,7 @@ func (b *bench) newPgbench(ctx context.Context, of *accepting, like *database) (
 			return nil, err
 		}
 		for _, clients := range b.PgbenchTries {
-			s, err := p.run(ctx, clients, b.warmUp())
+			s, err := p.run(ctx, tried, clients, b.warmUp())
 			if err != nil {
 				return nil, err
 			}
@@ -62,6 +66,10 @@ func (b *bench) newPgbench(ctx context.Context, of *accepting, like *database) (
 				}
 			}
 		}
+	}
+	tried.db.pool.Close()
+	if _, err := b.admin.Exec(ctx, `DROP DATABASE accept_tries`); err != nil {
+		return nil, fmt.Errorf("drop the database in which pgbench was tried: %w", err)
 	}
 	b.note("pgbench is at its best with %d clients; its four inserts in a single statement, which no service writes, came to %.0f/s", p.clients, best[allInOne])
 	return p, nil
@@ -145,25 +153,21 @@ func (b *bench) scripts(ctx context.Context, like *database) (map[string]string,
 	return map[string]string{aStatementEach: transaction.String(), allInOne: statement.String()}, nil
 }
 
-func (p *bare) round(ctx context.Context, d time.Duration) (Sample, error) {
-	return p.run(ctx, p.clients, d)
-}
-
 var (
 	transactionsLine = regexp.MustCompile(`(?m)^number of transactions actually processed: (\d+)`)
 	tpsLine          = regexp.MustCompile(`(?m)^tps = ([0-9.]+) `)
 )
 
-// run is one run of pgbench, of whole seconds. Its transactions count as acknowledged.
-func (p *bare) run(ctx context.Context, clients int, d time.Duration) (Sample, error) {
-	u, err := url.Parse(p.of.db.url)
+// run is one run of pgbench on a database, of whole seconds. Its transactions count as acknowledged.
+func (p *bare) run(ctx context.Context, of *accepting, clients int, d time.Duration) (Sample, error) {
+	u, err := url.Parse(of.db.url)
 	if err != nil {
 		return Sample{}, err
 	}
 	whole := int(math.Ceil(d.Seconds()))
 	cmd := exec.CommandContext(ctx, p.program, "--no-vacuum", "--protocol=prepared", "--file="+p.script, fmt.Sprint("--client=", clients),
 		fmt.Sprint("--jobs=", min(clients, runtime.NumCPU())), fmt.Sprint("--time=", whole),
-		"--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username(), p.of.db.name)
+		"--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username(), of.db.name)
 	password, _ := u.User.Password()
 	cmd.Env = append(cleanEnvironment(), "PGPASSWORD="+password, "LC_ALL=C")
 	cmd.SysProcAttr = processAttributes()
@@ -187,6 +191,6 @@ func (p *bare) run(ctx context.Context, clients int, d time.Duration) (Sample, e
 		return Sample{}, err
 	}
 	s.Seconds = float64(s.Count) / s.PerSecond // without the time of connecting
-	p.of.accepts += s.Count
+	of.accepts += s.Count
 	return s, nil
 }

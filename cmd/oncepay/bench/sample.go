@@ -99,10 +99,13 @@ func summarise(samples []Sample) []Stat {
 	return stats
 }
 
+// anyClients finds a variant whatever its number of clients.
+const anyClients = -1
+
 // find is the statistic of a variant; nil: it was not measured.
 func find(stats []Stat, section, name string, clients int) *Stat {
 	for i, s := range stats {
-		if s.Section == section && s.Variant == name && s.Clients == clients {
+		if s.Section == section && s.Variant == name && (clients == anyClients || s.Clients == clients) {
 			return &stats[i]
 		}
 	}

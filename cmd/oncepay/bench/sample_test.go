@@ -48,8 +48,37 @@ func TestSummary(t *testing.T) {
 	if x := find(stats, "accept", "x", 4); x == nil || x.Rounds != 2 || x.PerSecond != (Spread{4, 3, 5}) {
 		t.Errorf("%+v", x)
 	}
+	if y := find(stats, "accept", "y", anyClients); y == nil || y.Clients != 4 {
+		t.Errorf("whatever its clients: %+v", y)
+	}
 	if find(stats, "accept", "y", 1) != nil {
 		t.Error("what was not measured is found")
+	}
+}
+
+// With one client two equal ways are equal but for noise, and pgbench is compared whatever its own clients.
+func TestTargetsOfAccept(t *testing.T) {
+	t.Parallel()
+	stat := func(variant string, clients int, rate float64) Stat {
+		return Stat{Section: "accept", Variant: variant, Clients: clients, PerSecond: Spread{rate, rate, rate}, P99: Spread{1, 1, 1}}
+	}
+	for rate, met := range map[float64]bool{94: false, 95: true, 100: true} {
+		r := Report{Stats: []Stat{stat(plain, 1, 100), stat(shared, 1, rate), stat(plain, 64, 100), stat(shared, 64, 500), stat(pgbench, 16, 200)}}
+		want := map[string]bool{"accept, 1 clients: rate to (a)": met, "accept, 64 clients: rate to (a)": true, "accept, 64 clients: rate to (b)": true,
+			"accept, 64 clients: p99 to (a)'s": true}
+		all := r.targets()
+		for _, target := range all {
+			if is, known := want[target.What]; !known || is != target.Met {
+				t.Errorf("%g: %+v", rate, target)
+			}
+		}
+		if len(all) != len(want) {
+			t.Errorf("%g: %+v", rate, all)
+		}
+		lines := r.acceptPanel().lines
+		if len(lines) != 3 || len(lines[2].points) != 2 || lines[2].points[1].Median != 200 || lines[2].name != "pgbench, 16 clients" {
+			t.Errorf("drawn: %+v", lines)
+		}
 	}
 }
 
