@@ -67,6 +67,9 @@ func (s *Service) Create(asker context.Context, create CreateCharge) Answer {
 	return c.answer
 }
 
+// Queued is how many creates wait in this process: for a commit that they can share, or for another request under the same key or reference.
+func (s *Service) Queued() int { return s.creates.Waiting() + int(s.inFlight.waiting.Load()) }
+
 // createRound accepts what is new and answers what is known. It says again where what the claim has met was gone before it could be read.
 func (s *Service) createRound(ctx, asker context.Context, c *claim) (answer Answer, again bool) {
 	if c.err == nil {

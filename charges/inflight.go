@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,8 @@ import (
 type inFlight struct {
 	mu    sync.Mutex
 	names map[string]*flight
+
+	waiting atomic.Int64
 }
 
 // inFlightBound is how long a request waits for the first under its key, as long as one waits for a key that another process has in hand.
@@ -30,6 +33,8 @@ func (f *inFlight) enter(ctx context.Context, name string) (leave func(error), e
 	first := f.names[name]
 	if first != nil {
 		f.mu.Unlock()
+		f.waiting.Add(1)
+		defer f.waiting.Add(-1)
 		if err := first.wait(ctx); errors.Is(err, ErrKeyInUse) || ctx.Err() != nil {
 			return nil, err
 		}

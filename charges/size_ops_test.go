@@ -216,7 +216,7 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
-	{"restored", onePages, "DeclareRestored Restorations Blind", func(t *testing.T, s *sized) {
+	{"restored", onePages, "DeclareRestored Restorations Blind Queued", func(t *testing.T, s *sized) {
 		must[Restoration](t)(s.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "a test"))
 		must[[]Restoration](t)(s.Restorations(t.Context()))
 		if s.Blind() {

@@ -69,11 +69,19 @@ func NewTogether[T any](b TogetherBounds, run func(ctx context.Context, members 
 	return &Together[T]{run: run, bounds: b, aside: make(chan struct{}, rerunMost), patient: make(chan struct{}, patientMost)}
 }
 
+// Waiting is how many wait for a run to begin.
+func (t *Together[T]) Waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.waiting)
+}
+
 // seat is a member's place.
 type seat[T any] struct {
 	member T
-	since  time.Time
-	cause  error // why its latest run failed; nil: it had none
+	since  time.Time // it waits
+	failed time.Time // when its latest run did; zero: it had none. From then on it waits for what others may have brought upon it
+	cause  error     // why
 	turn   chan turn[T]
 }
 
@@ -177,7 +185,7 @@ func (t *Together[T]) next() {
 
 // tooLate refuses a member that has waited for too long.
 func (t *Together[T]) tooLate(s *seat[T]) bool {
-	if time.Since(s.since) <= t.bounds.Wait {
+	if time.Since(s.waits()) <= t.bounds.Wait {
 		return false
 	}
 	s.turn <- turn[T]{err: s.busy()}
@@ -209,17 +217,18 @@ func (t *Together[T]) hurried(ctx context.Context) context.Context {
 
 // end tells the members of a hurried run that it has ended, or has it taken apart.
 func (t *Together[T]) end(batch []*seat[T], err error) {
-	if len(batch) == 1 && heldUp(err) && t.bounds.Members > 1 {
-		batch[0].turn <- turn[T]{batch: batch, patient: true}
-		return
-	}
-	for _, s := range batch {
-		s.cause = err
-	}
-	if err == nil || len(batch) <= 1 || unreachable(err) {
+	held := len(batch) == 1 && heldUp(err) && t.bounds.Members > 1
+	if err == nil || !held && (len(batch) <= 1 || unreachable(err)) {
 		for _, s := range batch {
 			s.turn <- turn[T]{err: err}
 		}
+		return
+	}
+	for _, s := range batch {
+		s.failed, s.cause = time.Now(), err
+	}
+	if held {
+		batch[0].turn <- turn[T]{batch: batch, patient: true}
 		return
 	}
 	for _, half := range [][]*seat[T]{batch[:len(batch)/2], batch[len(batch)/2:]} {
@@ -258,7 +267,7 @@ func (t *Together[T]) wait(ctx context.Context, batch []*seat[T]) {
 
 // takePlace takes a place for what is run again. There may be none in time: then all are refused.
 func (t *Together[T]) takePlace(places chan struct{}, batch []*seat[T]) bool {
-	patience := time.NewTimer(t.bounds.Wait - time.Since(batch[0].since))
+	patience := time.NewTimer(t.bounds.Wait - time.Since(batch[0].waits()))
 	defer patience.Stop()
 	select {
 	case places <- struct{}{}:
@@ -269,6 +278,14 @@ func (t *Together[T]) takePlace(places chan struct{}, batch []*seat[T]) bool {
 		s.turn <- turn[T]{err: s.busy()}
 	}
 	return false
+}
+
+// waits is since when the member waits for the run that comes next.
+func (s *seat[T]) waits() time.Time {
+	if s.failed.IsZero() {
+		return s.since
+	}
+	return s.failed
 }
 
 // busy is that the member has waited for too long, and what for.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 // crowd is a deployment whose requests can be made to wait, and then share a transaction.
 type crowd struct {
 	*deployment
-	pool *pgxpool.Pool // of the API; the deployment's own is the test's
+	pool    *pgxpool.Pool // of the API; the deployment's own is the test's
+	service *charges.Service
 
 	mu   sync.Mutex
 	runs map[string][]int // members of each, by the name of the transaction
@@ -46,12 +48,12 @@ func crowded(t *testing.T, waiting int, way func(direct string) string) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := charges.New(c.pool, box, charges.Options{Waiting: waiting, Observe: func(transaction string, members int, _ time.Duration) {
+	c.service = charges.New(c.pool, box, charges.Options{Waiting: waiting, Observe: func(transaction string, members int, _ time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.runs[transaction] = append(c.runs[transaction], members)
 	}})
-	c.instance = start(t, service, nil)
+	c.instance = start(t, c.service, nil)
 	c.client = &http.Client{Transport: &http.Transport{}} // which does not compare each of hundreds of answers with the contract
 	t.Cleanup(c.client.CloseIdleConnections)
 	c.exec(t, `CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -105,16 +107,17 @@ func (c *crowd) largest(transaction string) int {
 func (c *crowd) together(t *testing.T, keys []string, body func(i int) string) []timedReply {
 	t.Helper()
 	c.block(t)
-	known := c.authenticated()
 	replies := make([]timedReply, len(keys))
 	var posts sync.WaitGroup
+	var answered atomic.Int64
 	for i, key := range keys {
 		posts.Go(func() {
 			r := c.post(t, alice, key, body(i))
 			replies[i] = timedReply{r, time.Now()}
+			answered.Add(1)
 		})
 	}
-	eventually(t, "the crowd", func() bool { return c.authenticated() == known+len(keys) })
+	eventually(t, "the crowd", func() bool { return c.service.Queued()+int(answered.Load()) == len(keys) })
 	c.release(t)
 	posts.Wait()
 	return replies
@@ -123,16 +126,6 @@ func (c *crowd) together(t *testing.T, keys []string, body func(i int) string) [
 type timedReply struct {
 	reply
 	at time.Time
-}
-
-// authenticated counts the requests whose token was looked up.
-func (c *crowd) authenticated() (n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, members := range c.runs["token.find"] {
-		n += members
-	}
-	return n
 }
 
 func newKeys(n int) []string {

@@ -72,6 +72,9 @@ func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog
 		return err
 	}
 	defer b.close()
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "oncepay_creates_waiting", Help: "POST /charge that wait for a commit that they can share, or for another under the same key or reference.",
+	}, func() float64 { return float64(b.charges.Queued()) }))
 	server, err := api.New(api.Config{
 		Charges: b.charges, Ready: b.schema, Log: log, Metrics: registry, Version: version(),
 		StripeWebhookSecrets: c.StripeSecrets, SendGridWebhookKeys: c.SendGridKeys, SendGridWebhookWindow: c.SendGridWindow,
