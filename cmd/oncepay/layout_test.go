@@ -73,7 +73,9 @@ var doors = []door{
 	{"Insert", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertTx", nil, "jobs are written by Outbox.Enqueue"},
 	{"InsertMany", nil, "jobs are written by Outbox.Enqueue"},
-	{"InsertManyTx", []string{"outbox/outbox.go"}, "jobs are written by Outbox.Enqueue"},
+	{"InsertManyTx", nil, "jobs are written by Outbox.Enqueue"},
+	{"InsertManyFast", nil, "jobs are written by Outbox.Enqueue"},
+	{"InsertManyFastTx", []string{"outbox/outbox.go"}, "jobs are written by Outbox.Enqueue"},
 	{"Dial", []string{"workers/transport/*"}, "providers are called through workers/transport"},
 	{"DialContext", []string{"workers/transport/*", "outbox/dial.go"}, "providers are called through workers/transport, and PostgreSQL through outbox.Open"},
 }
