@@ -93,7 +93,11 @@ func TestDatabaseGoesAwayDuringAWait(t *testing.T) {
 	p.cutAt("SELECT c.id, c.caller", false, true) // the first read of the charge, for those who wait
 	r := d.post(t, alice, key, goodBody, "Prefer", "wait=2")
 	p.setDown(false)
-	stored := d.post(t, alice, key, goodBody)
+	var stored reply
+	eventually(t, "the database", func() bool {
+		stored = d.post(t, alice, key, goodBody)
+		return stored.status == http.StatusAccepted
+	})
 	if r.status != http.StatusAccepted || r.body != stored.body || r.header.Get("Preference-Applied") != "" || r.header.Get("Location") == "" {
 		t.Errorf("answered %d %s %v", r.status, r.body, r.header)
 	}

@@ -129,7 +129,7 @@ func TestOneDoor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, call := range []string{"Commit", "BeginTx", "InsertManyTx"} {
+	for _, call := range []string{"Commit", "BeginTx", "InsertManyFastTx"} {
 		if !met[call] {
 			t.Errorf("no call of %s was met at all: the test looks in the wrong place", call)
 		}
