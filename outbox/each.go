@@ -59,6 +59,7 @@ type shared struct {
 	known map[string]done // by [Once]
 	jobs  []river.InsertManyParams
 	box   *Outbox // that the jobs go through
+	last  []*call // what is written after them
 	err   error   // the first
 }
 
@@ -104,7 +105,7 @@ func (s *shared) rest() {
 	}
 }
 
-// run serves the members until all have ended, and writes their jobs.
+// run serves the members until all have ended, and writes what they have put off.
 func (s *shared) run(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -115,8 +116,8 @@ func (s *shared) run(ctx context.Context) error {
 		s.calls = nil
 		s.mu.Unlock()
 		switch {
-		case len(calls) == 0 && err == nil && len(s.jobs) > 0:
-			return s.box.insert(ctx, s.tx, s.jobs)
+		case len(calls) == 0 && err == nil:
+			return s.finish(ctx)
 		case len(calls) == 0:
 			return err
 		case err != nil: // the transaction is lost: each member is told, so that it ends
@@ -127,6 +128,22 @@ func (s *shared) run(ctx context.Context) error {
 			s.send(ctx, s.doOnce(calls))
 		}
 	}
+}
+
+// finish writes the members' jobs, and what comes last.
+func (s *shared) finish(ctx context.Context) error {
+	if len(s.jobs) > 0 {
+		if err := s.box.insert(ctx, s.tx, s.jobs); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(s.last, func(a, b *call) int { return a.member - b.member })
+	for _, group := range byStatement(s.last) {
+		if _, err := s.tx.Exec(ctx, group[0].sql, columns(group)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // doOnce does what is done once for all, and returns the other calls.

@@ -74,6 +74,14 @@ func (m *memberTx) enqueue(o *Outbox, jobs []river.InsertManyParams) {
 	m.shared.box, m.shared.jobs = o, append(m.shared.jobs, jobs...)
 }
 
+// last has the row written with those of all members.
+func (m *memberTx) last(c *call) {
+	c.member = m.member
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.shared.last = append(m.shared.last, c)
+}
+
 // sharedRows tells when its member has read them: the next one's come after them on the same connection.
 type sharedRows struct {
 	pgx.Rows

@@ -22,6 +22,18 @@ func WriteRow(ctx context.Context, tx pgx.Tx, sql string, args ...any) (written 
 	return places[0], err
 }
 
+// WriteLast writes one row as [WriteRow] does, by a statement that returns nothing. In a transaction that is shared that is put off until all
+// members have told their stories, and done once for all of them: so others wait for the rows that it locks no longer than for the commit.
+func WriteLast(ctx context.Context, tx pgx.Tx, sql string, args ...any) error {
+	c := &call{sql: sql, args: args, wants: wantWritten}
+	if m, ok := tx.(*memberTx); ok {
+		m.last(c)
+		return nil
+	}
+	_, err := tx.Exec(ctx, sql, columns([]*call{c})...)
+	return err
+}
+
 // ReadRows reads the rows that belong to one member, by a statement that can read for many: it takes its arguments as [WriteRow]'s does, and
 // returns the place of whom a row belongs to in the first column. each is called for each row, whose other columns are in dest then.
 func ReadRows(ctx context.Context, tx pgx.Tx, sql string, args, dest []any, each func() error) error {
