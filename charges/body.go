@@ -73,6 +73,18 @@ func (b *bodyReader) object(members []bodyMember) (last lastMember, err error) {
 		b.fault(wholeBody, "must be a JSON object")
 		return last, errEnoughFaults
 	}
+	if last, err = b.rest("", members); err != nil {
+		return last, err
+	}
+	if _, err := b.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		b.fault(wholeBody, "must end after the JSON object")
+		return last, errEnoughFaults
+	}
+	return last, nil
+}
+
+// rest reads an object whose brace was read, to its end. The fields of one inside the body have a prefix.
+func (b *bodyReader) rest(prefix string, members []bodyMember) (last lastMember, err error) {
 	seen := make(map[string]bool, len(members))
 	for b.dec.PeekKind() != jsontext.KindEndObject {
 		token, err := b.dec.ReadToken()
@@ -81,7 +93,7 @@ func (b *bodyReader) object(members []bodyMember) (last lastMember, err error) {
 		}
 		name := token.String()
 		seen[name] = true
-		if err := b.member(members, name); err != nil {
+		if err := b.member(prefix, members, name); err != nil {
 			return last, err
 		}
 		last = lastMember{name, b.dec.InputOffset()}
@@ -92,33 +104,29 @@ func (b *bodyReader) object(members []bodyMember) (last lastMember, err error) {
 	if _, err := b.dec.ReadToken(); err != nil {
 		return last, err
 	}
-	if _, err := b.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		b.fault(wholeBody, "must end after the JSON object")
-		return last, errEnoughFaults
-	}
 	for _, m := range members {
 		if m.required && !seen[m.name] {
-			b.fault(m.name, "is required")
+			b.fault(prefix+m.name, "is required")
 		}
 	}
 	return last, nil
 }
 
-func (b *bodyReader) member(members []bodyMember, name string) error {
+func (b *bodyReader) member(prefix string, members []bodyMember, name string) error {
 	for _, m := range members {
 		switch {
 		case m.name == name && b.dec.PeekKind() == jsontext.KindNull:
 			if m.required {
-				return b.refuse(name, "must not be null")
+				return b.refuse(prefix+name, "must not be null")
 			}
 			return b.dec.SkipValue()
 		case m.name == name:
-			return m.read(b, name)
+			return m.read(b, prefix+name)
 		case strings.EqualFold(m.name, name):
-			return b.refuse(memberLabel(name), "is not a member; did you mean "+m.name+"?")
+			return b.refuse(prefix+memberLabel(name), "is not a member; did you mean "+m.name+"?")
 		}
 	}
-	return b.refuse(memberLabel(name), "is not a member of this request")
+	return b.refuse(prefix+memberLabel(name), "is not a member of this request")
 }
 
 func (b *bodyReader) fault(field, reason string) {
@@ -157,7 +165,7 @@ func syntaxFault(err error, body []byte, last lastMember) FieldError {
 	}
 }
 
-// faultyField turns a JSON Pointer into a field name. Only metadata has anything to name inside a member.
+// faultyField turns a JSON Pointer into a field name.
 func faultyField(pointer jsontext.Pointer) string {
 	names := slices.Collect(pointer.Tokens())
 	switch {
@@ -165,6 +173,8 @@ func faultyField(pointer jsontext.Pointer) string {
 		return wholeBody
 	case len(names) > 1 && names[0] == "metadata":
 		return metadataField(names[1])
+	case len(names) > 1 && names[0] == "items":
+		return strings.Join(append([]string{"items[" + names[1] + "]"}, names[2:]...), ".")
 	default:
 		return memberLabel(names[0])
 	}

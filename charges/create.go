@@ -25,7 +25,7 @@ type CreateCharge struct {
 
 // Answer is the response to one [CreateCharge]; with Err set it says why there is none.
 //
-// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InvalidError], [ErrKeyInUse], or the database's.
+// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InsufficientInventoryError], an *[InvalidError], [ErrKeyInUse], or the database's.
 type Answer struct {
 	Status   int    // 202; 200 where the stored answer has expired and the charge is shown as it is now
 	Body     []byte // the charge as JSON; the same bytes as long as the answer is stored
@@ -115,7 +115,11 @@ func (s *Service) accept(ctx context.Context, claims []*claim) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	return outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
-		accepted, taken, err := insertCharges(ctx, tx, claims)
+		inStock, err := passOver(ctx, tx, claims)
+		if err != nil {
+			return err
+		}
+		accepted, taken, err := insertCharges(ctx, tx, inStock)
 		for _, c := range accepted {
 			c.taken = false
 		}
@@ -123,6 +127,9 @@ func (s *Service) accept(ctx context.Context, claims []*claim) error {
 			c.taken = true
 		}
 		if err != nil || len(accepted) == 0 {
+			return err
+		}
+		if accepted, err = hold(ctx, tx, accepted); err != nil || len(accepted) == 0 {
 			return err
 		}
 		if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
@@ -134,6 +141,62 @@ func (s *Service) accept(ctx context.Context, claims []*claim) error {
 		}
 		return s.outbox.Enqueue(ctx, tx, jobs)
 	})
+}
+
+// passOver marks the claims for more than is available, before anything is written or locked for them: once something is sold out, most are such.
+// What was available a moment ago is good enough to refuse them, and not to accept the others.
+func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim, err error) {
+	skus := skusOf(itemsOf(claims))
+	if len(skus) == 0 {
+		return claims, nil
+	}
+	available, err := readAvailable(ctx, tx, readAvailableSQL, skus)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range claims {
+		if c.short = shortOf(c.Request.Items, available); len(c.short) > 0 {
+			c.taken = true
+		} else {
+			inStock = append(inStock, c)
+		}
+	}
+	return inStock, nil
+}
+
+// hold allocates their items to the claims, which have their rows, in the order in which they have come. Those that are too late for the last
+// one leave nothing behind.
+func hold(ctx context.Context, tx pgx.Tx, inserted []*claim) (held []*claim, err error) {
+	if len(skusOf(itemsOf(inserted))) == 0 {
+		return inserted, nil
+	}
+	short, err := allocate(ctx, tx, itemsOf(inserted))
+	if err != nil {
+		return nil, err
+	}
+	var refused []*claim
+	for i, c := range inserted {
+		if c.short = short[i]; len(c.short) > 0 {
+			c.taken = true
+			refused = append(refused, c)
+		} else {
+			held = append(held, c)
+		}
+	}
+	if len(refused) > 0 {
+		if err := removeCharges(ctx, tx, refused); err != nil {
+			return nil, err
+		}
+	}
+	return held, insertItems(ctx, tx, held)
+}
+
+func itemsOf(claims []*claim) [][]Item {
+	items := make([][]Item, len(claims))
+	for i, c := range claims {
+		items[i] = c.Request.Items
+	}
+	return items
 }
 
 // findUses finds out for what the claims' keys were used.
@@ -158,16 +221,24 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 	case c.err != nil:
 		return Answer{Err: c.err}, false
 	case c.Request.Reference == "":
-		return Answer{}, true
+		return c.lack()
 	}
 	other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return Answer{}, true
+		return c.lack()
 	case err != nil:
 		return Answer{Err: err}, false
 	}
 	return Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}, false
+}
+
+// lack refuses a claim for want of its items, and for nothing else. One that lacks none has met what was gone before it could be read.
+func (c *claim) lack() (answer Answer, again bool) {
+	if len(c.short) > 0 {
+		return Answer{Err: &InsufficientInventoryError{Short: c.short}}, false
+	}
+	return Answer{}, true
 }
 
 // answerKnown answers a claim whose key was used before.
@@ -202,11 +273,12 @@ type claim struct {
 	canonical   []byte
 	fingerprint [32]byte
 	charge      Charge
-	err         error // why it may not become a new charge; a key that was used before is answered all the same
-	late        bool  // err is that its time is over
-	taken       bool  // its key or reference belonged to a charge already
-	doubt       bool  // it may have been accepted: a commit's answer was lost
-	again       bool  // what it has met was gone before it could be read
+	err         error      // why it may not become a new charge; a key that was used before is answered all the same
+	late        bool       // err is that its time is over
+	taken       bool       // its key or reference belonged to a charge already, or its items did
+	short       []Shortage // what there was not enough of
+	doubt       bool       // it may have been accepted: a commit's answer was lost
+	again       bool       // what it has met was gone before it could be read
 	use         keyUse
 	used        bool // its key was, for that
 	answer      Answer
@@ -232,6 +304,10 @@ func newClaim(c CreateCharge) *claim {
 	if k.err = c.Request.Validate(); k.err == nil {
 		k.err = c.Request.ValidateTime(time.Now())
 		k.late = k.err != nil
+	}
+	if len(k.charge.Items) > 0 {
+		held := StockHeld
+		k.charge.Items, k.charge.Stock = sortedItems(k.charge.Items), &held // as it is shown from its canonical form
 	}
 	return k
 }

@@ -28,6 +28,7 @@ func DecodeRequest(body []byte) (Request, error) {
 		{"metadata", false, readMetadata(&r.Metadata)},
 		{"capture_method", false, readText(&r.CaptureMethod)},
 		{"reference", false, readText(&r.Reference)},
+		{"items", false, readItems(&r.Items)},
 		{"send_before", false, readTime(&r.SendBefore)},
 	})
 	r = r.normalised()

@@ -25,6 +25,7 @@ type canonicalRequest struct {
 	Currency                  string            `json:"currency"`
 	Customer                  string            `json:"customer,omitzero"`
 	Description               string            `json:"description,omitzero"`
+	Items                     []canonicalItem   `json:"items,omitzero"`
 	Metadata                  map[string]string `json:"metadata,omitzero"`
 	OffSession                bool              `json:"off_session,omitzero"`
 	PaymentMethod             string            `json:"payment_method"`
@@ -34,6 +35,11 @@ type canonicalRequest struct {
 	SendBefore                string            `json:"send_before,omitzero"`
 	SetupFutureUsage          string            `json:"setup_future_usage,omitzero"`
 	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix,omitzero"`
+}
+
+type canonicalItem struct {
+	Quantity int64  `json:"quantity"`
+	SKU      string `json:"sku"`
 }
 
 // Canonical writes the request in its one canonical form: JSON as RFC 8785 has it, without members that have their default.
@@ -48,6 +54,9 @@ func (r Request) Canonical() []byte {
 	}
 	if r.CaptureMethod != CaptureAutomatic {
 		c.CaptureMethod = r.CaptureMethod
+	}
+	for _, i := range sortedItems(r.Items) {
+		c.Items = append(c.Items, canonicalItem{Quantity: i.Quantity, SKU: i.SKU})
 	}
 	if r.SendBefore != nil {
 		c.SendBefore = r.SendBefore.Format(canonicalTime)

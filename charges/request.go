@@ -40,6 +40,7 @@ type Request struct {
 	Metadata                  map[string]string `json:"metadata,omitempty" maxProperties:"48" doc:"Up to 48 keys of up to 40 characters without square brackets, with values of 1 to 500 characters. Keys that begin with oncepay_ are reserved."`
 	CaptureMethod             string            `json:"capture_method,omitempty" enum:"automatic,manual" default:"automatic" doc:"manual only authorises the payment; capture it with a later call."`
 	Reference                 string            `json:"reference,omitempty" minLength:"1" maxLength:"200" example:"order-1234" doc:"The caller's own name for what is paid. At most one open or succeeded charge may carry it."`
+	Items                     []Item            `json:"items,omitempty" minItems:"1" maxItems:"50" nullable:"false" doc:"What is sold, each SKU once. It is held with the charge, so that nobody else can buy it, taken when the charge succeeds, and given back when it fails or is canceled. Left out: nothing is."`
 	SendBefore                *time.Time        `json:"send_before,omitempty" format:"date-time" example:"2030-01-31T12:00:00Z" doc:"A charge that was not sent to Stripe by then is canceled. In the future, at most 30 days ahead; kept to the microsecond."`
 }
 
@@ -61,7 +62,7 @@ func (r Request) normalised() Request {
 
 // FieldError says what is wrong with one member of a request.
 type FieldError struct {
-	Field  string // the member's name, metadata.<key> inside metadata, or "body" for the whole
+	Field  string // the member's name, metadata.<key> inside metadata, items[<place>].<name> inside items, or "body" for the whole
 	Reason string // follows the name in a sentence ("must be ..."); never holds the value
 }
 

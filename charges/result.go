@@ -28,4 +28,6 @@ type Change struct {
 	Payment string   // the PaymentIntent's id, where one is known
 	Failure *Failure // set where To is Failed
 	Reason  string   // set where To is NeedsReview
+
+	stock Stock // where the charge's items are then; empty: it has none, or they stay where they are
 }

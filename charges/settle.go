@@ -163,6 +163,11 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 		data["status"], data["payment_intent"] = change.To, change.Payment
 		return recordIgnored(ctx, tx, c, actor, data)
 	}
+	change, short, err := s.withStock(ctx, tx, c, change)
+	if err != nil {
+		return err
+	}
+	change.tell(data, short)
 	moved, err := moveCharge(ctx, tx, c.ID, change, actor, data)
 	if err != nil {
 		return err
@@ -191,7 +196,15 @@ func (c Charge) awaitsRuling(to Status) bool {
 	if c.Review == nil {
 		return false
 	}
-	return c.Review.Reason == string(DuplicatePayment) || c.Review.Reason == string(RulingContradicted) && to != Succeeded && to != NeedsReview
+	switch c.Review.Reason {
+	case string(DuplicatePayment):
+		return true
+	case string(RulingContradicted):
+		return to != Succeeded && to != NeedsReview
+	case InsufficientInventory:
+		return to != NeedsReview
+	}
+	return false
 }
 
 // receiptDue makes the receipt of a charge that has succeeded due, with its job, if it wants one and has none.

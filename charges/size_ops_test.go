@@ -37,6 +37,25 @@ var waitingPages = int(*sizeRows)
 var sizeOps = []sizeOp{
 	{"accept", onePages, "Create", func(t *testing.T, s *sized) { s.accept(t, 1) }},
 	{"accept a hundred", 4000, "Create", func(t *testing.T, s *sized) { s.accept(t, 100) }},
+	{"hold the last", onePages, "SetInventory Inventory Create", func(t *testing.T, s *sized) {
+		sku := "sku-" + uuid.NewString()
+		must[Inventory](t)(s.SetInventory(t.Context(), sku, 1, "operator:ada"))
+		for i := range 2 {
+			a := s.Create(t.Context(), CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Items = []Item{{SKU: sku, Quantity: 1}} })})
+			if want := i == 0; want != (a.Err == nil) {
+				t.Fatalf("%d: %v", i, a.Err)
+			}
+		}
+		if v := must[Inventory](t)(s.Inventory(t.Context(), sku)); v.Held != 1 || v.Available != 0 {
+			t.Errorf("%+v", v)
+		}
+		must[Inventory](t)(s.SetInventory(t.Context(), sku, 2, "operator:ada"))
+	}},
+	{"list inventory", pagePages, "ListInventory", func(t *testing.T, s *sized) {
+		if list, _, err := s.ListInventory(t.Context(), "", 50); err != nil || len(list) == 0 {
+			t.Fatal(len(list), err)
+		}
+	}},
 	{"accept again", onePages, "Create Key Get", func(t *testing.T, s *sized) {
 		first := CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference = uuid.NewString() })}
 		for i, status := range []int{202, 202, 200} { // new, stored, and expired

@@ -243,23 +243,25 @@ func storeLook(ctx context.Context, tx pgx.Tx, charge uuid.UUID, l Look) error {
 	return nil
 }
 
-// moveSQL is the compare-and-set of every change of status, and its audit event, in one statement: there is no way to
-// write one without the other.
+// moveSQL is the compare-and-set of every change of status, with what becomes of the charge's items, and its audit event, in one statement: there
+// is no way to write one without the others.
 const moveSQL = `
 WITH change AS (
     SELECT n.*, c.status AS was
-      FROM unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::jsonb[])
-           AS n (place, id, froms, status, payment_intent, failure_code, decline_code, failure_message, advice, review_reason, actor, data)
+      FROM unnest($1::integer[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::jsonb[], $13::text[])
+           AS n (place, id, froms, status, payment_intent, failure_code, decline_code, failure_message, advice, review_reason, actor, data, stock)
       JOIN charge c ON c.id = n.id AND c.status = ANY (string_to_array(n.froms, ' '))
 ), moved AS (
     UPDATE charge c
        SET status = n.status, payment_intent = coalesce(c.payment_intent, nullif(n.payment_intent, '')),
            failure_code = n.failure_code, decline_code = n.decline_code, failure_message = n.failure_message, advice = n.advice,
            review_reason = nullif(n.review_reason, ''), updated_at = clock_timestamp(),
-           reference_freed = c.reference_freed OR n.status IN ('failed', 'canceled')
+           reference_freed = c.reference_freed OR n.status IN ('failed', 'canceled'), stock = coalesce(nullif(n.stock, ''), c.stock)
       FROM change n
      WHERE c.id = n.id AND c.status = n.was
-    RETURNING n.place, c.id, n.was, n.status, n.actor, n.data
+    RETURNING n.place, c.id, n.was, n.status, n.actor, n.data, nullif(n.stock, '') AS stock
+), items AS (
+    UPDATE charge_item i SET stock = moved.stock FROM moved WHERE i.charge_id = moved.id AND i.stock <> moved.stock
 ), told AS (
     INSERT INTO charge_event (charge_id, type, from_status, to_status, actor, data)
     SELECT id, 'charge.' || status, was, status, actor, data FROM moved
@@ -279,7 +281,7 @@ func moveCharge(ctx context.Context, tx pgx.Tx, id uuid.UUID, change Change, act
 		return false, fmt.Errorf("encode event: %w", err)
 	}
 	moved, err := outbox.WriteRow(ctx, tx, moveSQL, id, strings.Join(from(change.To), " "), change.To, change.Payment, code, decline, message, advice,
-		change.Reason, actor, encoded)
+		change.Reason, actor, encoded, change.stock)
 	if err != nil {
 		return false, fmt.Errorf("move charge %s to %s: %w", id, change.To, err)
 	}

@@ -16,11 +16,11 @@ import (
 // Rows are inserted in the order of their keys, so that two batches never wait for each other in a circle.
 const insertChargesSQL = `
 INSERT INTO charge (id, caller, idempotency_key, fingerprint, fingerprint_version, request,
-                    amount, currency, reference, send_before, status)
-SELECT id, caller, key, fingerprint, $5, request, amount, currency, nullif(reference, ''), send_before, 'pending'
+                    amount, currency, reference, send_before, status, stock)
+SELECT id, caller, key, fingerprint, $5, request, amount, currency, nullif(reference, ''), send_before, 'pending', stock
   FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $6::text[],
-              $7::bigint[], $8::text[], $9::text[], $10::timestamptz[])
-       AS new (id, caller, key, fingerprint, request, amount, currency, reference, send_before)
+              $7::bigint[], $8::text[], $9::text[], $10::timestamptz[], $11::text[])
+       AS new (id, caller, key, fingerprint, request, amount, currency, reference, send_before, stock)
  ORDER BY key
     ON CONFLICT DO NOTHING
 RETURNING id, created_at, updated_at`
@@ -30,14 +30,15 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 	n := len(claims)
 	ids, callers, keys := make(uuids, n), make([]string, n), make(uuids, n)
 	prints, requests, amounts := make([][]byte, n), make([]string, n), make([]int64, n)
-	currencies, references, sendBefores := make([]string, n), make([]string, n), make([]*time.Time, n)
+	currencies, references, sendBefores, stocks := make([]string, n), make([]string, n), make([]*time.Time, n), make([]*Stock, n)
 	for i, c := range claims {
 		ids[i], callers[i], keys[i] = c.charge.ID, c.Caller, c.Key
 		prints[i], requests[i], amounts[i] = c.fingerprint[:], string(c.canonical), c.Request.Amount
 		currencies[i], references[i], sendBefores[i] = c.Request.Currency, c.Request.Reference, c.Request.SendBefore
+		stocks[i] = c.charge.Stock
 	}
 	rows, err := tx.Query(ctx, insertChargesSQL, ids, callers, keys, prints, FingerprintVersion,
-		requests, amounts, currencies, references, sendBefores)
+		requests, amounts, currencies, references, sendBefores, stocks)
 	if err != nil {
 		return nil, nil, fmt.Errorf("insert charges: %w", err)
 	}
@@ -60,7 +61,6 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 			taken = append(taken, c)
 		}
 	}
-	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	return accepted, taken, nil
 }
 
@@ -79,6 +79,7 @@ SELECT key, caller, 'charge', charge_id, $5, body, $6
 
 // insertKeys stores under each key the answer that it gets from now on, and begins the audit trail of each charge.
 func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
+	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	n := len(accepted)
 	keys, callers, ids, bodies := make(uuids, n), make([]string, n), make(uuids, n), make([][]byte, n)
 	expires := accepted[0].charge.CreatedAt.Add(ttl) // one transaction's charges have one age

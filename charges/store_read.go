@@ -24,7 +24,7 @@ SELECT ` + chargeColumns + `
   FROM charge c` + chargeJoins
 
 const chargeColumns = `c.id, c.caller, c.idempotency_key, c.request, c.status, c.payment_intent, c.failure_code, c.decline_code,
-       c.failure_message, c.advice, c.review_reason, r.status, p.client_secret, p.redirect_url, c.created_at, c.updated_at,
+       c.failure_message, c.advice, c.review_reason, r.status, p.client_secret, p.redirect_url, c.created_at, c.updated_at, c.stock,
        CASE WHEN c.status = 'succeeded' THEN coalesce(p.received, 0) ELSE 0 END,
        coalesce((SELECT sum(amount) FROM refund WHERE payment = c.payment_intent AND status IN ` + countedRefunds + `), 0)::bigint,
        d.status, d.reason, d.amount, d.currency, d.due_by`
@@ -44,7 +44,7 @@ func scanCharge(row pgx.Row) (Charge, error) {
 	var disputed *int64
 	var dueBy *time.Time
 	err := row.Scan(&c.ID, &c.Caller, &c.IdempotencyKey, &request, &c.Status, &c.PaymentIntent, &failure, &decline,
-		&message, &advice, &review, &receipt, &secret, &redirect, &c.CreatedAt, &c.UpdatedAt, &c.AmountCaptured, &c.AmountRefunded,
+		&message, &advice, &review, &receipt, &secret, &redirect, &c.CreatedAt, &c.UpdatedAt, &c.Stock, &c.AmountCaptured, &c.AmountRefunded,
 		&dispute, &reason, &disputed, &currency, &dueBy)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Charge{}, ErrNotFound

@@ -75,6 +75,7 @@ func (r Request) faults() []FieldError {
 	faults = append(faults, metadataFaults(r.Metadata)...)
 	check("capture_method", captureMethodFault(r.CaptureMethod))
 	check("reference", ifGiven(r.Reference, referenceFault))
+	faults = append(faults, itemFaults(r.Items)...)
 	return faults
 }
 
