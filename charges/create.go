@@ -155,7 +155,7 @@ func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim
 		return nil, err
 	}
 	for _, c := range claims {
-		if c.short = shortOf(c.Request.Items, available); len(c.short) > 0 {
+		if c.short = shortOf(c.charge.Items, available); len(c.short) > 0 {
 			c.taken = true
 		} else {
 			inStock = append(inStock, c)
@@ -194,7 +194,7 @@ func hold(ctx context.Context, tx pgx.Tx, inserted []*claim) (held []*claim, err
 func itemsOf(claims []*claim) [][]Item {
 	items := make([][]Item, len(claims))
 	for i, c := range claims {
-		items[i] = c.Request.Items
+		items[i] = c.charge.Items
 	}
 	return items
 }

@@ -107,7 +107,7 @@ func insertItems(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
 	var skus []string
 	var quantities []int64
 	for _, c := range accepted {
-		for _, i := range c.Request.Items {
+		for _, i := range c.charge.Items {
 			ids, skus, quantities = append(ids, c.charge.ID), append(skus, i.SKU), append(quantities, i.Quantity)
 		}
 	}
