@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -216,7 +217,7 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	twin, stranger := make(chan Answer, 1), make(chan Answer, 1)
-	other := open(t, f)
+	other := open(t, f, Options{})
 	go func() { twin <- f.Create(t.Context(), create) }()
 	go func() {
 		stranger <- other.Create(t.Context(), CreateCharge{Caller: "rival", Key: uuid.New(), Request: create.Request})
@@ -239,14 +240,14 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 }
 
 // open returns a service as another process would have it.
-func open(t *testing.T, f *fixture) *fixture {
+func open(t *testing.T, f *fixture, o Options) *fixture {
 	t.Helper()
 	pool, err := pgxpool.NewWithConfig(t.Context(), f.pool.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &fixture{Service: New(pool, f.box, Options{}), pool: pool, box: f.box, home: f.home, clock: f.clock}
+	return &fixture{Service: New(pool, f.box, o), pool: pool, box: f.box, home: f.home, clock: f.clock}
 }
 
 // Charges for the same SKUs, named in any order, are accepted, paid for and declined by two processes at once: they wait for each other, and never in
@@ -259,7 +260,8 @@ func TestStockWithoutDeadlock(t *testing.T) {
 	for _, sku := range skus {
 		f.stock(t, sku, buyers*rounds)
 	}
-	processes := []*fixture{f, open(t, f)}
+	f.exec(t, fmt.Sprintf(`ALTER DATABASE %s SET deadlock_timeout = '1ms'`, pgx.Identifier{f.pool.Config().ConnConfig.Database}.Sanitize())) // before any other bound
+	processes := []*fixture{open(t, f, Options{Apart: true}), open(t, f, Options{})} // many transactions, and large ones
 	var all sync.WaitGroup
 	for i := range buyers {
 		all.Go(func() {
@@ -291,6 +293,9 @@ func TestStockWithoutDeadlock(t *testing.T) {
 	}
 	all.Wait()
 	f.lawful(t)
+	for _, p := range processes {
+		p.pool.Close() // and so tell the server what there was
+	}
 	if n := f.count(t, `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`); n != 0 {
 		t.Errorf("%d deadlocks", n)
 	}
