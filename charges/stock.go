@@ -54,7 +54,7 @@ func stockAt(to Status, now Stock) Stock {
 
 // withStock adds to a change of a locked charge what becomes of its items. What was returned is allocated again where the charge goes on after
 // all, as with a payment that succeeds late; what is not to be had any more stays with others, and a success without it is for a person.
-func (s *Service) withStock(ctx context.Context, tx pgx.Tx, c Charge, change Change) (Change, []Shortage, error) {
+func withStock(ctx context.Context, tx pgx.Tx, c Charge, change Change) (Change, []Shortage, error) {
 	if c.Stock == nil {
 		return change, nil, nil
 	}

@@ -206,14 +206,7 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	accepted, _, err := insertCharges(t.Context(), tx, []*claim{first})
-	if err == nil {
-		accepted, err = hold(t.Context(), tx, accepted)
-	}
-	if err == nil {
-		err = insertKeys(t.Context(), tx, accepted, time.Hour)
-	}
-	if err != nil {
+	if err := f.acceptIn(t.Context(), tx, []*claim{first}); err != nil {
 		t.Fatal(err)
 	}
 	twin, stranger := make(chan Answer, 1), make(chan Answer, 1)
@@ -261,7 +254,7 @@ func TestStockWithoutDeadlock(t *testing.T) {
 		f.stock(t, sku, buyers*rounds)
 	}
 	f.exec(t, fmt.Sprintf(`ALTER DATABASE %s SET deadlock_timeout = '1ms'`, pgx.Identifier{f.pool.Config().ConnConfig.Database}.Sanitize())) // before any other bound
-	processes := []*fixture{open(t, f, Options{Apart: true}), open(t, f, Options{})} // many transactions, and large ones
+	processes := []*fixture{open(t, f, Options{Apart: true}), open(t, f, Options{})}                                                         // many transactions, and large ones
 	var all sync.WaitGroup
 	for i := range buyers {
 		all.Go(func() {

@@ -79,6 +79,7 @@ SELECT key, caller, 'charge', charge_id, $5, body, $6
 
 // insertKeys stores under each key the answer that it gets from now on, and begins the audit trail of each charge.
 func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
+	accepted = slices.Clone(accepted)
 	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	n := len(accepted)
 	keys, callers, ids, bodies := make(uuids, n), make([]string, n), make(uuids, n), make([][]byte, n)

@@ -12,15 +12,9 @@ import (
 	"github.com/oncepay/oncepay/outbox"
 )
 
-const readAvailableSQL = `SELECT sku, quantity - allocated FROM inventory WHERE sku = ANY ($1)`
-
-// lockAvailableSQL locks in the order of the SKUs, so that two transactions never wait for each other in a circle, and reads what the last to
-// hold a lock has left.
-const lockAvailableSQL = readAvailableSQL + ` ORDER BY sku FOR NO KEY UPDATE`
-
 // readAvailable is how much is available of each SKU that was ever stocked.
-func readAvailable(ctx context.Context, db querier, sql string, skus []string) (map[string]int64, error) {
-	rows, err := db.Query(ctx, sql, skus)
+func readAvailable(ctx context.Context, db querier, skus []string) (map[string]int64, error) {
+	rows, err := db.Query(ctx, `SELECT sku, quantity - allocated FROM inventory WHERE sku = ANY ($1)`, skus)
 	if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
@@ -37,26 +31,25 @@ func readAvailable(ctx context.Context, db querier, sql string, skus []string) (
 	return available, nil
 }
 
+// Rows are locked in the order of the SKUs, so that two transactions never wait for each other in a circle, and read as the last to hold a lock
+// has left them.
 const allocateSQL = `
-UPDATE inventory i SET allocated = i.allocated + n.quantity
-  FROM unnest($1::text[], $2::bigint[]) AS n (sku, quantity)
- WHERE i.sku = n.sku`
+WITH wanted AS (
+    SELECT sku, quantity FROM unnest($1::text[], $2::bigint[]) AS wanted (sku, quantity)
+), locked AS MATERIALIZED (
+    SELECT sku, quantity - allocated AS available FROM inventory WHERE sku = ANY ($1) ORDER BY sku FOR NO KEY UPDATE
+)
+UPDATE inventory i SET allocated = i.allocated + wanted.quantity
+  FROM locked JOIN wanted ON wanted.sku = locked.sku
+ WHERE i.sku = locked.sku
+   AND NOT EXISTS (SELECT FROM wanted w LEFT JOIN locked l ON l.sku = w.sku WHERE l.available IS NULL OR l.available < w.quantity)`
 
-// allocate allocates to each member all of its items or, where one is short, none, one member after the other: those before it come first. It
-// returns what is short for each. From here until tx ends nobody else has the SKUs.
+// allocate allocates their items to all members or, where there is not enough, to none. Then it tells what is short for each if they are served one
+// after the other, those before it first. From here until tx ends nobody else has the SKUs.
 func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
-	available, err := readAvailable(ctx, tx, lockAvailableSQL, skusOf(members))
-	if err != nil {
-		return nil, err
-	}
-	short = make([][]Shortage, len(members))
 	sums := map[string]int64{}
-	for m, items := range members {
-		if short[m] = shortOf(items, available); len(short[m]) > 0 {
-			continue
-		}
+	for _, items := range members {
 		for _, i := range items {
-			available[i.SKU] -= i.Quantity
 			sums[i.SKU] += i.Quantity
 		}
 	}
@@ -65,11 +58,25 @@ func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Short
 	for i, sku := range skus {
 		quantities[i] = sums[sku]
 	}
-	if len(skus) == 0 {
+	tag, err := tx.Exec(ctx, allocateSQL, skus, quantities)
+	if err != nil {
+		return nil, fmt.Errorf("allocate inventory: %w", err)
+	}
+	short = make([][]Shortage, len(members))
+	if tag.RowsAffected() == int64(len(skus)) {
 		return short, nil
 	}
-	if _, err := tx.Exec(ctx, allocateSQL, skus, quantities); err != nil {
-		return nil, fmt.Errorf("allocate inventory: %w", err)
+	available, err := readAvailable(ctx, tx, skus)
+	if err != nil {
+		return nil, err
+	}
+	for m, items := range members {
+		if short[m] = shortOf(items, available); len(short[m]) > 0 {
+			continue
+		}
+		for _, i := range items {
+			available[i.SKU] -= i.Quantity
+		}
 	}
 	return short, nil
 }
@@ -101,7 +108,7 @@ const insertItemsSQL = `
 INSERT INTO charge_item (charge_id, sku, quantity, stock)
 SELECT charge_id, sku, quantity, 'held' FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (charge_id, sku, quantity)`
 
-// insertItems writes down what the charges hold.
+// insertItems writes down what the charges hold, before it is allocated to them.
 func insertItems(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
 	var ids uuids
 	var skus []string
@@ -116,18 +123,6 @@ func insertItems(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
 	}
 	if _, err := tx.Exec(ctx, insertItemsSQL, ids, skus, quantities); err != nil {
 		return fmt.Errorf("insert items: %w", err)
-	}
-	return nil
-}
-
-// removeCharges takes back the rows of charges that this very transaction has inserted.
-func removeCharges(ctx context.Context, tx pgx.Tx, refused []*claim) error {
-	ids := make(uuids, len(refused))
-	for i, c := range refused {
-		ids[i] = c.charge.ID
-	}
-	if _, err := tx.Exec(ctx, `DELETE FROM charge WHERE id = ANY ($1)`, ids); err != nil {
-		return fmt.Errorf("remove charges without stock: %w", err)
 	}
 	return nil
 }

@@ -20,11 +20,12 @@ ALTER TABLE inventory SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.0
 
 CREATE TABLE charge_item (
     charge_id uuid NOT NULL REFERENCES charge (id),
-    sku       text COLLATE "C" NOT NULL REFERENCES inventory (sku),
+    sku       text COLLATE "C" NOT NULL,
     quantity  bigint NOT NULL CHECK (quantity > 0),
     stock     text NOT NULL CHECK (stock IN ('held', 'taken', 'returned')),
     PRIMARY KEY (charge_id, sku)
 );
+-- No key refers to inventory: a SKU is never removed, and each item would lock the row that everybody queues for once more, together with others.
 COMMENT ON COLUMN charge_item.stock IS 'that of its charge, for all its items alike';
 
 -- How much of a SKU is held costs what is held, however much was taken before.
