@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -226,9 +227,14 @@ func TestListInventory(t *testing.T) {
 			t.Errorf("%s: %+v", query, p.Fields)
 		}
 	}
-	next := *decode[page](t, d.get(t, alice, "/inventory?limit=1").body).NextCursor
-	d.get(t, alice, "/charges?cursor="+next).wantProblem(t, http.StatusBadRequest, "invalid_request")
-	d.get(t, alice, "/charges/"+charge.ID+"/events?cursor="+next).wantProblem(t, http.StatusBadRequest, "invalid_request")
+	// SKUs that are as long as other lists' ids.
+	for sku, path := range map[string]string{"sixteen-bytes-ok": "/charges", "eightsku": "/charges/" + charge.ID + "/events"} {
+		cursor := "?cursor=" + base64.RawURLEncoding.EncodeToString([]byte("\x03"+sku))
+		if r := d.get(t, alice, "/inventory"+cursor); r.status != http.StatusOK {
+			t.Errorf("after %s: %d %s", sku, r.status, r.body)
+		}
+		d.get(t, alice, path+cursor).wantProblem(t, http.StatusBadRequest, "invalid_request")
+	}
 	d.get(t, alice, "/inventory/a.1?expand=charges").wantProblem(t, http.StatusBadRequest, "invalid_request")
 }
 
