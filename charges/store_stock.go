@@ -60,7 +60,7 @@ func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Short
 	}
 	tag, err := tx.Exec(ctx, allocateSQL, skus, quantities)
 	if err != nil {
-		return nil, fmt.Errorf("allocate inventory: %w", err)
+		return nil, asInventoryBusy(fmt.Errorf("allocate inventory: %w", err))
 	}
 	short = make([][]Shortage, len(members))
 	if tag.RowsAffected() == int64(len(skus)) {

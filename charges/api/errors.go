@@ -49,6 +49,8 @@ func problemOf(err error) problem {
 	var invalid *charges.InvalidError
 	var reused *charges.KeyReusedError
 	var taken *charges.ReferenceInUseError
+	var short *charges.InsufficientInventoryError
+	var quantity *charges.QuantityError
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -72,8 +74,19 @@ func problemOf(err error) problem {
 		p := newProblem(codeReferenceInUse, "An open or succeeded charge carries this reference. Nothing was written: look at that charge before you charge again.")
 		p.Charge = &taken.Charge
 		return p
+	case errors.As(err, &short):
+		p := newProblem(codeInsufficientInventory, "There is not enough of the items named. Nothing was written, and the key can be used again.")
+		p.Items = short.Short
+		return p
+	case errors.As(err, &quantity):
+		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")
+		p.Inventory = &quantity.Inventory
+		return p
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)
+	case errors.Is(err, charges.ErrInventoryBusy) && !errors.Is(err, outbox.ErrInDoubt):
+		return newProblem(codeUnavailable, "Others have kept the stock of a SKU for too long. Nothing was written; send the same again, with the same key where it has one.").
+			withRetryAfter(retryDatabase)
 	case errors.Is(err, charges.ErrBusy):
 		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
@@ -81,7 +94,7 @@ func problemOf(err error) problem {
 	case errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrInDoubt):
 		return errOverloaded
 	case outbox.Unavailable(err), errors.Is(err, context.Canceled): // the latter for a client that has gone
-		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again with the same key: it has one effect at most.").
+		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again, with the same key where it has one: it has one effect at most.").
 			withRetryAfter(retryDatabase)
 	default:
 		return newProblem(codeInternal, "Something went wrong here. request_id names it in the logs. The same request can be sent again with the same key.")
