@@ -83,10 +83,10 @@ var stockScenarios = []scenario{
 		if w.rule(0, charges.Succeeded, false) {
 			w.t.Fatal("stock: settled without an item")
 		}
-		w.tellPaid(0) // what Stripe repeats changes nothing
+		w.tellPaidAgain(0) // what Stripe repeats changes nothing
 		w.wantStock(0, charges.NeedsReview, charges.StockReturned)
 		w.stock("cup", 2)
-		w.tellPaid(0) // nor does it then: a person was asked
+		w.tellPaidAgain(0) // nor does it then: a person was asked
 		w.wantStock(0, charges.NeedsReview, charges.StockReturned)
 		w.rule(0, charges.Succeeded, false)
 		w.wantStock(0, charges.Succeeded, charges.StockTaken)

@@ -185,6 +185,9 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			pending := w.at(charges.Pending)
 			if i := some(t, len(pending), "pending"); !w.outage && len(w.asleep) == 0 {
 				w.misjudge(pending[i])
+				if len(w.ids) < mostCharges && rapid.Bool().Draw(t, "sold meanwhile") {
+					w.sell("pm_card_visa", "", sale{items: w.posts[pending[i]].Request.Items})
+				}
 			}
 		},
 		"post again": func(t *rapid.T) { w.repost(some(t, len(w.ids), "charge"), rapid.Bool().Draw(t, "same request")) },
