@@ -3,6 +3,7 @@ package workers
 import (
 	"net/http"
 	"net/url"
+	"testing"
 	"time"
 
 	"github.com/oncepay/oncepay/charges"
@@ -138,6 +139,14 @@ var stockScenarios = []scenario{
 		w.wantStock(0, charges.Failed, charges.StockReturned)
 		w.sellOne("pm_card_visa")
 	}},
+}
+
+// Two buyers who ask for the last one in the same moment: one gets it, and of the other nothing is left.
+func TestModelRush(t *testing.T) {
+	t.Parallel()
+	w := newStage(t).newWorld(t, false)
+	defer w.close()
+	w.rush("cup")
 }
 
 // sellOne sells the last cup.

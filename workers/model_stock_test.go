@@ -28,13 +28,63 @@ func one(sku string) sale { return sale{items: []charges.Item{{SKU: sku, Quantit
 // sell posts a charge with items. It is accepted exactly if there is enough of all of them; -1: it was refused.
 func (w *world) sell(method, receiptTo string, s sale) int {
 	w.t.Helper()
+	return w.try(buys(method, receiptTo, s))
+}
+
+func buys(method, receiptTo string, s sale) charges.CreateCharge {
 	c := charges.CreateCharge{Caller: "shop", Key: uuid.New(), Request: charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: method,
 		CaptureMethod: charges.CaptureAutomatic, ReceiptEmail: receiptTo, ReturnURL: "https://shop.example/back", Items: s.items}}
 	if s.sendBefore > 0 {
 		at := time.Now().Add(s.sendBefore).UTC().Truncate(time.Second)
 		c.Request.SendBefore = &at
 	}
-	return w.try(c)
+	return c
+}
+
+// rush has two buyers ask for the same in the same moment: both have seen that there is one, and wait for its row.
+func (w *world) rush(sku string) {
+	w.t.Helper()
+	ctx := context.Background()
+	holder, err := w.stage.pool.Begin(ctx)
+	if err == nil {
+		_, err = holder.Exec(ctx, `SELECT FROM inventory WHERE sku = $1 FOR UPDATE`, sku)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = holder.Rollback(ctx) }()
+	buying := make(chan charges.Answer, 2)
+	for range 2 {
+		go func() { buying <- w.charges.Create(ctx, buys("pm_card_visa", "", one(sku))) }()
+	}
+	for waits, until := 0, time.Now().Add(runBound); waits < 2; {
+		if err := w.stage.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waits); err != nil {
+			w.t.Fatal(err)
+		}
+		if time.Now().After(until) {
+			w.t.Fatalf("%d of two buyers wait", waits)
+		}
+	}
+	if err := holder.Rollback(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	accepted := 0
+	for range 2 {
+		switch a := <-buying; {
+		case a.Err == nil:
+			accepted++
+		case !errors.As(a.Err, new(*charges.InsufficientInventoryError)):
+			w.t.Errorf("stock: a buyer was answered %v", a.Err)
+		}
+	}
+	rows := 0
+	if err := w.stage.pool.QueryRow(ctx, `SELECT count(*) FROM charge`).Scan(&rows); err != nil {
+		w.t.Fatal(err)
+	}
+	if accepted != 1 || rows != 1 {
+		w.t.Errorf("stock: of two buyers of one %s %d were accepted, and %d have charges", sku, accepted, rows)
+	}
+	w.checkStock()
 }
 
 // try posts a charge whose key has no charge yet.

@@ -46,7 +46,7 @@ func (c *chaos) keepStock(rng *rand.Rand) {
 	c.stocks.working.Go(func() {
 		for time.Now().Before(c.end) {
 			time.Sleep(upTo(rng, 800*time.Millisecond))
-			sku, more := chaosSKUs[rng.IntN(len(chaosSKUs))], rng.Int64N(9)-2
+			sku, more := chaosSKUs[rng.IntN(len(chaosSKUs))], rng.Int64N(14)-2
 			if v, err := keeper.Inventory(c.shops.ctx, sku); err == nil {
 				c.setStock(keeper, sku, max(0, v.Quantity+more))
 			}
