@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-var playMutations = flag.Bool("mutations", false, "take away each rule that keeps a charge from being made twice, and see the model fail (minutes)")
+var playMutations = flag.Bool("mutations", false, "take away each rule that keeps a charge from being made twice, or an item from being sold twice, and see the model fail (minutes)")
 
 // mutation is a weakness: the source without one rule. The code itself has no switches; the edits are laid over it for one build.
 type mutation struct {
