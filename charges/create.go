@@ -25,7 +25,7 @@ type CreateCharge struct {
 
 // Answer is the response to one [CreateCharge]; with Err set it says why there is none.
 //
-// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InsufficientInventoryError], an *[InvalidError], [ErrKeyInUse], or the database's.
+// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InsufficientInventoryError], an *[InvalidError], [ErrKeyInUse], [ErrInventoryBusy], or the database's.
 type Answer struct {
 	Status   int    // 202; 200 where the stored answer has expired and the charge is shown as it is now
 	Body     []byte // the charge as JSON; the same bytes as long as the answer is stored
@@ -312,8 +312,11 @@ func newClaim(c CreateCharge) *claim {
 	return k
 }
 
-// asKeyInUse names the wait for another transaction's key that took too long.
+// asKeyInUse names the wait for another transaction's key that took too long. Whoever waits for a SKU has the key.
 func asKeyInUse(err error) error {
+	if errors.Is(err, ErrInventoryBusy) {
+		return err
+	}
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
 		return fmt.Errorf("%w (%w)", ErrKeyInUse, err)
 	}

@@ -47,7 +47,7 @@ UPDATE inventory i SET allocated = i.allocated + n.quantity
 func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
 	available, err := readAvailable(ctx, tx, lockAvailableSQL, skusOf(members))
 	if err != nil {
-		return nil, err
+		return nil, asInventoryBusy(err)
 	}
 	short = make([][]Shortage, len(members))
 	sums := map[string]int64{}
