@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 	"github.com/oncepay/oncepay/workers/sandbox"
 )
@@ -76,7 +75,7 @@ func (w *world) start(process int, j job, stop moment) *run {
 	if _, _, err := p.probe.State(); err != nil || len(p.probe.doubt) > 0 {
 		p.probeNow()
 	}
-	r := &run{name: fmt.Sprintf("%s of charge %d in process %d", j.kind, slices.Index(w.ids, j.charge), process), process: process, job: j.id, stop: stop,
+	r := &run{name: fmt.Sprintf("%s of charge %d in process %d", j.kind, slices.Index(w.ids, j.charge), process), process: process, job: j.id, charge: j.charge, stop: stop,
 		asleep: make(chan struct{}), wake: make(chan bool), done: make(chan struct{})}
 	if j.id != 0 {
 		w.exec(`UPDATE river_job SET state = 'running', attempt = attempt + 1, attempted_at = now() WHERE id = $1`, j.id)
@@ -187,15 +186,7 @@ func (w *world) setOutage(on bool) {
 // post posts a charge, and fails if it is not accepted.
 func (w *world) post(method, receiptTo string) int {
 	w.t.Helper()
-	request := charges.Request{Amount: 1099, Currency: "usd", PaymentMethod: method, CaptureMethod: charges.CaptureAutomatic,
-		ReceiptEmail: receiptTo, ReturnURL: "https://shop.example/back"}
-	c := charges.CreateCharge{Caller: "shop", Key: uuid.New(), Request: request}
-	a := w.charges.Create(context.Background(), c)
-	if a.Err != nil {
-		w.t.Fatal(a.Err)
-	}
-	w.posts, w.answers, w.ids = append(w.posts, c), append(w.answers, a), append(w.ids, a.ChargeID)
-	return len(w.ids) - 1
+	return w.sell(method, receiptTo, sale{})
 }
 
 // sweep and replay see to it that everything that waits has a job; see [world.wantJobs] for what they may write.

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/outbox"
 	"github.com/oncepay/oncepay/workers/sandbox"
 )
@@ -21,8 +22,10 @@ import (
 //   - model_wire_test.go: runs of jobs that are suspended or die in a call or at a commit;
 //   - model_jobs_test.go: jobs, run as River runs them, whether they are due, rescued or there twice;
 //   - model_others_test.go: buyers, and other business at the same Stripe account;
+//   - model_stock_test.go: what the shop has in stock, and buyers for whom it is not enough;
+//   - model_rulings_test.go: what a person decides, who may err;
 //   - model_invariants_test.go: what must be true after each step, and in the end;
-//   - model_scenarios_test.go: short lists of steps, one for each way to charge twice;
+//   - model_scenarios_test.go, model_stock_scenarios_test.go: short lists of steps, one for each way to charge twice, to oversell or to lose an item;
 //   - mutation_test.go: the scenarios break an invariant as soon as any one rule is taken away.
 
 // TestModel plays worlds at random: lists of steps in any order, after each of which the invariants hold (I2, I3, I4, I5, I6, I7), and in the end
@@ -129,8 +132,9 @@ var (
 	methods = []string{"pm_card_visa", "pm_card_visa", "pm_card_visa", "pm_card_chargeDeclined", "pm_card_authenticationRequired"}
 	kinds   = []outbox.Kind{outbox.KindCharge, outbox.KindCharge, outbox.KindCharge, outbox.KindFollow, outbox.KindReceipt}
 	// Around the bounds: a call's 45 s and 60 s, a look's 15 min and 1 h, the window's 23 h, Stripe's 24 h.
-	buyers = []string{"passes the check", "fails the check", "takes another card"}
-	leaps  = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour,
+	buyers  = []string{"passes the check", "fails the check", "takes another card"}
+	rulings = []charges.Status{charges.Succeeded, charges.Failed, charges.Processing}
+	leaps   = []time.Duration{30 * time.Second, 50 * time.Second, 2 * time.Minute, 2 * time.Minute, 16 * time.Minute, 70 * time.Minute, 22 * time.Hour,
 		23*time.Hour + 30*time.Minute, 25 * time.Hour, 25 * time.Hour, 25 * time.Hour}
 )
 
@@ -161,7 +165,30 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			if len(w.ids) == mostCharges {
 				t.Skip("enough")
 			}
-			w.post(rapid.SampledFrom(methods).Draw(t, "method"), rapid.SampledFrom([]string{"", "buyer@example.com"}).Draw(t, "receipt to"))
+			w.sell(rapid.SampledFrom(methods).Draw(t, "method"), rapid.SampledFrom([]string{"", "buyer@example.com"}).Draw(t, "receipt to"), drawSale(t))
+		},
+		"post what was refused": func(t *rapid.T) {
+			i := some(t, len(w.refused), "refused")
+			if len(w.ids) == mostCharges {
+				t.Skip("enough")
+			}
+			w.tryAgain(i, rapid.Bool().Draw(t, "same request"))
+		},
+		"stock": func(t *rapid.T) {
+			w.stock(rapid.SampledFrom(skus).Draw(t, "SKU"), rapid.Int64Range(0, 5).Draw(t, "quantity"))
+		},
+		"rule": func(t *rapid.T) {
+			waits := w.at(charges.NeedsReview)
+			w.rule(waits[some(t, len(waits), "waits")], rapid.SampledFrom(rulings).Draw(t, "as"), rapid.Bool().Draw(t, "force"))
+		},
+		"misjudge": func(t *rapid.T) {
+			pending := w.at(charges.Pending)
+			if i := some(t, len(pending), "pending"); !w.outage && len(w.asleep) == 0 {
+				w.misjudge(pending[i])
+				if len(w.ids) < mostCharges && rapid.Bool().Draw(t, "sold meanwhile") {
+					w.sell("pm_card_visa", "", sale{items: w.posts[pending[i]].Request.Items})
+				}
+			}
 		},
 		"post again": func(t *rapid.T) { w.repost(some(t, len(w.ids), "charge"), rapid.Bool().Draw(t, "same request")) },
 		"work":       work,
@@ -196,6 +223,28 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			w.buyer(waiting[some(t, len(waiting), "payment")], rapid.SampledFrom(buyers).Draw(t, "does"))
 		},
 	})
+}
+
+// drawSale draws what a buyer asks for: mostly something, and some in time only.
+func drawSale(t *rapid.T) (s sale) {
+	for _, sku := range skus {
+		if n := rapid.Int64Range(-1, 2).Draw(t, sku); n > 0 {
+			s.items = append(s.items, charges.Item{SKU: sku, Quantity: n})
+		}
+	}
+	s.sendBefore = rapid.SampledFrom([]time.Duration{0, 0, 0, time.Minute, 10 * time.Minute}).Draw(t, "send before")
+	return s
+}
+
+// at are the charges of a status.
+func (w *world) at(status charges.Status) (at []int) {
+	w.t.Helper()
+	for i, id := range w.ids {
+		if w.get(id).Status == status {
+			at = append(at, i)
+		}
+	}
+	return at
 }
 
 // often makes some steps more frequent than others: rapid draws from their names.

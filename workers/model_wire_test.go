@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/oncepay/oncepay/workers/transport"
@@ -26,6 +27,7 @@ type run struct {
 	name    string
 	process int
 	job     int64 // in river_job; 0: a job that has no row
+	charge  uuid.UUID
 	stop    moment
 	commits int
 	naps    []nap

@@ -96,6 +96,7 @@ SELECT c.table_name, c.column_name, c.data_type = 'timestamp with time zone',
 	}); err != nil {
 		t.Fatal(err)
 	}
+	delete(times, "operator_action") // append only, and nothing is decided by its age
 	for table, set := range times {
 		s.clocks = append(s.clocks, "UPDATE "+table+" SET "+strings.Join(set, ", "))
 	}
@@ -126,6 +127,11 @@ type world struct {
 	asleep  []*run
 	outage  bool
 	handed  map[string]bool // payments whose client secret the buyer was given
+
+	stocked map[string]int64       // by SKU
+	refused []charges.CreateCharge // for want of stock, and not posted again since
+	without map[int]bool           // charges that a person has called paid although there was nothing left for them
+	excused map[int]bool           // charges that a person outside has dealt with against the facts
 }
 
 // process is what one worker process has in memory.
@@ -190,7 +196,7 @@ func (p *process) close() {
 // newWorld begins anew on a stage.
 func (s *stage) newWorld(t rapid.TB, rekey bool) *world {
 	t.Helper()
-	w := &world{t: t, stage: s, handed: map[string]bool{}}
+	w := &world{t: t, stage: s, handed: map[string]bool{}, stocked: map[string]int64{}, without: map[int]bool{}, excused: map[int]bool{}}
 	w.exec("TRUNCATE " + strings.Join(s.tables, ", "))
 	for _, table := range s.seeded {
 		w.exec("INSERT INTO " + table + " OVERRIDING SYSTEM VALUE SELECT * FROM seed." + table)
@@ -208,6 +214,9 @@ func (s *stage) newWorld(t rapid.TB, rekey bool) *world {
 	w.charges = charges.New(s.pool, w.box, charges.Options{Policy: policy, Apart: true}) // a run that sleeps in its commit must hold up no other
 	for i := range w.process {
 		w.process[i] = w.newProcess()
+	}
+	for _, sku := range skus {
+		w.stock(sku, shelf[sku])
 	}
 	return w
 }
@@ -234,6 +243,12 @@ func (w *world) exec(sql string, args ...any) int64 {
 	return tag.RowsAffected()
 }
 
+// sendBeforeInRequest lets the one time that a request names go with its column.
+const sendBeforeInRequest = `
+UPDATE charge
+   SET request = regexp_replace(request, '"send_before":"[^"]*"', '"send_before":"' || to_char(send_before AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || '"')
+ WHERE send_before IS NOT NULL`
+
 // pass lets time pass, by PostgreSQL's clock, by Stripe's, or by both. PostgreSQL's cannot be moved, so what it has written down becomes
 // older instead. River's rescuer comes by, and processes that are awake probe Stripe as they do each minute.
 func (w *world) pass(d time.Duration, database, provider bool) {
@@ -244,6 +259,9 @@ func (w *world) pass(d time.Duration, database, provider bool) {
 				if _, err := tx.Exec(context.Background(), sql, d); err != nil {
 					return fmt.Errorf("%s: %w", sql, err)
 				}
+			}
+			if _, err := tx.Exec(context.Background(), sendBeforeInRequest); err != nil {
+				return err
 			}
 			_, err := tx.Exec(context.Background(), `UPDATE river_job SET state = 'retryable', scheduled_at = now()
 				WHERE state = 'running' AND attempted_at < now() - $1::interval`, rescueAfter)

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-var playMutations = flag.Bool("mutations", false, "take away each rule that keeps a charge from being made twice, and see the model fail (minutes)")
+var playMutations = flag.Bool("mutations", false, "take away each rule that keeps a charge from being made twice, or an item from being sold twice, and see the model fail (minutes)")
 
 // mutation is a weakness: the source without one rule. The code itself has no switches; the edits are laid over it for one build.
 type mutation struct {
 	weakness string
-	breaks   string // the invariant that must break; or the test that must, with the folder of its package before it
+	breaks   string // the invariant that must break ("stock" is the stock's law); or the test that must, with the folder of its package before it
 	edits    []edit
 }
 
@@ -56,6 +56,26 @@ var mutations = []mutation{
 		"len(fields) > 0 || earlier.version == FingerprintVersion {", "len(fields) > 100 {"}}},
 	{"an event does not tell where its charge went", "I7", []edit{{"charges/store_attempt.go",
 		"was, status, actor, data FROM moved", "was, was, actor, data FROM moved"}}},
+	{"items: a failure gives nothing back", "stock", []edit{{"charges/stock.go",
+		"return change, nil, giveBack(ctx, tx, c.ID)", "return change, nil, nil"}}},
+	{"items: held without looking at what is available", "stock", []edit{{"charges/stock.go",
+		"n := available[i.SKU]; n < i.Quantity", "n := available[i.SKU]; n < -i.Quantity"}}},
+	{"items: what is available is read without a lock", "workers TestModelRush", []edit{{"charges/store_stock.go",
+		"ORDER BY sku FOR NO KEY UPDATE`\n\n//", "ORDER BY sku`\n\n//"}}},
+	{"items: a charge that is refused late leaves its row", "workers TestModelRush", []edit{{"charges/create.go",
+		"if len(refused) > 0 {", "if false && len(refused) > 0 {"}}},
+	{"items: a late success does not hold again", "stock", []edit{{"charges/stock.go",
+		"case *c.Stock == StockReturned && change.stock != StockReturned:", "case false && *c.Stock == StockReturned && change.stock != StockReturned:"}}},
+	{"items: a late success for which nothing is left is one like any other", "stock", []edit{{"charges/stock.go",
+		"change.To, change.Reason = NeedsReview, InsufficientInventory", "_ = InsufficientInventory"}}},
+	{"items: they do not go where their charge goes", "stock", []edit{{"charges/store_attempt.go",
+		"i.charge_id = moved.id AND i.stock <> moved.stock", "i.charge_id = moved.id AND i.stock <> moved.stock AND false"}}},
+	{"items: given back while a person decides", "stock", []edit{{"charges/stock.go",
+		"case NeedsReview:\n\t\treturn now\n", "case NeedsReview:\n\t\treturn StockReturned\n"}}},
+	{"items: a person is not told that there are none left", "stock", []edit{{"charges/review_settle.go",
+		"if len(short) > 0 {\n", "if r.Force = true; len(short) > 0 {\n"}}},
+	{"items: a person who was asked for them is passed over", "stock", []edit{{"charges/settle.go",
+		"case InsufficientInventory:\n\t\treturn to != NeedsReview\n", "case InsufficientInventory:\n\t\treturn false\n"}}},
 	{"a receipt is claimed after the call", "I5", []edit{{"charges/receipt.go",
 		"err = claimRow(ctx, tx, charge, id)", "err = nil"}}},
 	{"two jobs of one charge share a transaction, in which no lock keeps them apart", "outbox TestEachSameKey", []edit{{"outbox/each.go",

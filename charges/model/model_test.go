@@ -1,7 +1,9 @@
-// Package model checks charge.pml, a formal model of the rules by which a charge is sent, looked for and sent again.
+// Package model checks two formal models: charge.pml, of the rules by which a charge is sent, looked for and sent again, and stock.pml, of those by
+// which two charges hold, take and give back one item.
 package model
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -63,7 +65,10 @@ func TestModelNeedsEveryRule(t *testing.T) {
 }
 
 // variant is the model with some of its rules changed.
-type variant struct{ defs, compile, run []string }
+type variant struct {
+	file               string // empty: charge.pml
+	defs, compile, run []string
+}
 
 // check runs Spin's three steps on the model and returns the verifier's report.
 func (v variant) check(t *testing.T) string {
@@ -77,10 +82,11 @@ func (v variant) check(t *testing.T) string {
 			t.Skip(why)
 		}
 	}
-	dir := t.TempDir()                       // Spin writes into its working directory
-	source, err := os.ReadFile("charge.pml") // here, so that go test sees that it changed
+	file := cmp.Or(v.file, "charge.pml")
+	dir := t.TempDir()               // Spin writes into its working directory
+	source, err := os.ReadFile(file) // here, so that go test sees that it changed
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "charge.pml"), source, 0o600)
+		err = os.WriteFile(filepath.Join(dir, file), source, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +102,7 @@ func (v variant) check(t *testing.T) string {
 		}
 		return string(out)
 	}
-	step("spin", append(append([]string{"-a"}, v.defs...), "charge.pml")...)
+	step("spin", append(append([]string{"-a"}, v.defs...), file)...)
 	safety := "-DSAFETY"
 	if v.compile != nil {
 		safety = "-DNOFAIR"

@@ -18,10 +18,11 @@ type chaosOrder struct {
 	params client.CreateParams
 	card   card
 
-	mu   sync.Mutex
-	id   string
-	told []byte // the stored answer
-	bad  error  // what no client may ever be told
+	mu    sync.Mutex
+	id    string
+	told  []byte // the stored answer
+	bad   error  // what no client may ever be told
+	short int    // how often it was refused because there was not enough
 }
 
 // card is a payment method, and what its buyer does where there is something to do.
@@ -102,6 +103,7 @@ func (s *shops) sell(c *chaos, callers []*client.Client, rng *rand.Rand) {
 			posting = callers
 		}
 		s.post(o, posting, wait)
+		s.postAgain(c, o, posting, rng)
 		if o.card.buyer != "" {
 			patient := upTo(rng, 2*time.Second)
 			s.selling.Go(func() { s.authenticate(c, o, callers[api], patient) })
@@ -127,12 +129,36 @@ func newChaosOrder(rng *rand.Rand) *chaosOrder {
 		n -= o.card.weight
 	}
 	o.params = client.CreateParams{IdempotencyKey: newKey(), Amount: 100 + rng.Int64N(100_000), Currency: "usd", PaymentMethod: o.card.method,
-		ReturnURL: "https://shop.example/back"}
+		ReturnURL: "https://shop.example/back", Items: drawItems(rng)}
 	if rng.IntN(5) < 3 {
 		o.params.ReceiptEmail = fmt.Sprintf("buyer%d@%s", rng.IntN(1000), buyersHost)
 	}
 	return o
 }
+
+// postAgain posts what was refused for want of stock some more times, under its key: somebody may give something back, or more be stocked.
+func (s *shops) postAgain(c *chaos, o *chaosOrder, to []*client.Client, rng *rand.Rand) {
+	for n := 0; n < 3 && o.waits() && time.Now().Before(c.end) && s.ctx.Err() == nil; n++ {
+		time.Sleep(upTo(rng, 500*time.Millisecond))
+		s.post(o, to, 0)
+	}
+}
+
+func (o *chaosOrder) accepted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.id != ""
+}
+
+// lacks notes that there is not enough for the order, which is no answer to it: its key is as good as new.
+func (o *chaosOrder) lacks() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.short++
+}
+
+// waits tells whether the order was refused, each time so far.
+func (o *chaosOrder) waits() bool { return !o.accepted() && o.short > 0 }
 
 // post posts the order to all of these at once, each until it has an answer.
 func (s *shops) post(o *chaosOrder, to []*client.Client, wait time.Duration) {
@@ -142,7 +168,12 @@ func (s *shops) post(o *chaosOrder, to []*client.Client, wait time.Duration) {
 			params := o.params
 			params.Wait = wait
 			for s.ctx.Err() == nil {
+				accepted := o.accepted()
 				charge, err := caller.Create(s.ctx, params)
+				if short(err) && !accepted {
+					o.lacks()
+					return
+				}
 				if o.take(charge, err, wait > 0) {
 					return
 				}

@@ -33,7 +33,8 @@ type chaos struct {
 	settled  time.Time      // since when PostgreSQL runs undisturbed
 	faults   faultCount     // requests at the providers that a fault acted on
 	kills    map[string]int // by what was killed
-	jumps    int            // days that the providers' clock was moved
+	stocks   chaosStock
+	jumps    int // days that the providers' clock was moved
 	replays  int
 }
 
@@ -44,7 +45,8 @@ type replica struct {
 }
 
 // Two APIs, two workers and a PostgreSQL of their own are killed again and again while shops buy through them, both providers lose, refuse
-// and delay what they like, and days pass. In the end clients, database and providers agree: nothing is lost, doubled or stuck.
+// and delay what they like, and days pass; what is sold runs out, and is stocked again. In the end clients, database and providers agree: nothing is lost,
+// doubled or stuck; and at every look meanwhile what charges held and had taken was what was allocated, and no more than there was.
 //
 //	go test ./cmd/oncepay -run Chaos -v -timeout 30m -chaos.duration=10m -chaos.seed=7
 //
@@ -58,6 +60,7 @@ func TestI2I3I4I5I7Chaos(t *testing.T) {
 	t.Logf("-chaos.seed=%d -chaos.duration=%s", seed, *chaosDuration)
 	c := startChaos(t, seed)
 	c.shops.open(c)
+	c.keepStock(rand.New(rand.NewPCG(seed, shopCount+1)))
 	c.direct(rand.New(rand.NewPCG(seed, 0)))
 	c.settle()
 	for _, m := range c.workers { // so that nothing moves while it is judged
@@ -99,6 +102,7 @@ func (c *chaos) settle() {
 		m.awaitReady()
 	}
 	limit := 5*time.Minute + *chaosDuration/2
+	c.stocks.working.Wait()
 	c.shops.close(c, limit)
 	c.awaitNone(limit, "charges that Stripe has said nothing of",
 		`SELECT count(*) FROM charge WHERE status = 'pending' OR status = 'processing' AND payment_intent IS NULL`)
@@ -194,6 +198,7 @@ func (c *chaos) report(v verdict) {
 		c.seed, *chaosDuration, v.charges, c.faults.n+kills+c.jumps, c.faults.n, kills, c.kills["api"], c.kills["worker"], c.kills["PostgreSQL"], c.jumps, c.replays,
 		v.paid, v.ended, v.mails, v.review, v.buyer, v.unknown, v.lost, v.doubled, v.stuck, v.other)
 	c.t.Log(line)
+	c.t.Logf("%s; %d times an order was short of something, and %d never got it", &c.stocks, v.short, v.refused)
 	if v.lost+v.doubled+v.stuck+v.other > 0 {
 		c.t.Errorf("again with: -chaos.seed=%d -chaos.duration=%s", c.seed, *chaosDuration)
 	}

@@ -11,6 +11,7 @@ import (
 // verdict counts what has become of all charges.
 type verdict struct {
 	charges, paid, ended, mails int
+	short, refused              int // times and orders that there was not enough for
 	review, buyer, unknown      int // wait for something that has a name
 	lost, doubled, stuck, other int // must be 0
 }
@@ -37,14 +38,23 @@ func (c *chaos) verdict() (v verdict) {
 	}
 	caller := c.client(c.apis[0].service)
 	v.charges, v.mails = len(c.shops.orders), len(l.Mails)
+	all := map[string]*client.Charge{}
 	for _, o := range c.shops.orders {
+		v.short += o.short
 		key := o.params.IdempotencyKey
 		var now *client.Charge
 		use, err := caller.Key(c.t.Context(), key)
-		if err != nil {
+		unknown := (*client.Error)(nil)
+		switch {
+		case o.waits() && errors.As(err, &unknown) && unknown.Code == "not_found":
+			v.refused++
+			v.charges--
+			err = o.bad
+		case err != nil:
 			err = fmt.Errorf("%w: %w", errLost, err)
-		} else {
+		default:
 			now = use.Charge
+			all[key] = now
 			err = v.judge(o, now, payments[key], mails[key])
 		}
 		switch {
@@ -61,8 +71,10 @@ func (c *chaos) verdict() (v verdict) {
 		if err != nil {
 			c.t.Errorf("key %s, %s, buyer %q: %v\nnow %s\npayments %v, %d mails\n%s", key, o.card.method, o.card.buyer, err, raw(now), payments[key], mails[key], c.history(key))
 		}
-		delete(payments, key)
-		delete(mails, key)
+		if now != nil { // else none must be left of it
+			delete(payments, key)
+			delete(mails, key)
+		}
 	}
 	if len(payments)+len(mails) > 0 {
 		c.t.Errorf("payments %v and mails %v of nobody", payments, mails)
@@ -73,6 +85,7 @@ func (c *chaos) verdict() (v verdict) {
 		c.t.Errorf("%d charges in the database, and the shops made %d", n, v.charges)
 		v.other++
 	}
+	c.judgeStock(&v, all)
 	v.other += c.alarms()
 	return v
 }

@@ -188,6 +188,7 @@ func (c *crash) tally() string {
 		c.t.Errorf("%d charges for %d orders", n, len(c.orders))
 	}
 	c.checkTrail()
+	c.checkStock()
 	for _, r := range l.Requests {
 		if name := callName(r.Method, r.Path); !crashedCalls[name] && name != "POST /v1/refunds" {
 			c.t.Errorf("no process is killed at the call %s", name)

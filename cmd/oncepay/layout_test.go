@@ -21,6 +21,7 @@ var mayImport = map[string][]string{
 	"charges/api":                   {"charges", "outbox"},
 	"charges/client":                {},
 	"charges/model":                 {},
+	"charges/stocktest":             {},
 	"workers":                       {"charges", "outbox", "workers/stripe", "workers/sendgrid", "workers/transport"},
 	"workers/transport":             {},
 	"workers/stripe":                {"charges", "workers/transport"},
