@@ -11,37 +11,19 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-)
 
-// lawBroken lists what contradicts the law of stock, read in one snapshot: for each SKU as much is allocated as charges hold and have taken, and each
-// charge's items are where its status wants them.
-const lawBroken = `
-SELECT format('%s: %s allocated, %s held and taken', v.sku, v.allocated, sum(i.quantity))
-  FROM inventory v LEFT JOIN charge_item i ON i.sku = v.sku AND i.stock IN ('held', 'taken')
- GROUP BY v.sku HAVING v.allocated <> coalesce(sum(i.quantity), 0) OR v.allocated > v.quantity
- UNION ALL
-SELECT format('charge %s is %s, its items are %s and %s', c.id, c.status, c.stock, i.stock)
-  FROM charge c FULL JOIN charge_item i ON i.charge_id = c.id
- WHERE c.stock IS DISTINCT FROM i.stock
-    OR c.status IN ('failed', 'canceled') AND c.stock <> 'returned' OR c.status = 'succeeded' AND c.stock = 'held'`
+	"github.com/oncepay/oncepay/charges/stocktest"
+)
 
 // lawful fails the test where stock and charges contradict each other.
 func (f *fixture) lawful(t *testing.T) {
 	t.Helper()
-	rows, err := f.pool.Query(t.Context(), lawBroken)
+	faults, err := stocktest.Faults(t.Context(), f.pool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var broken string
-		if err := rows.Scan(&broken); err != nil {
-			t.Fatal(err)
-		}
-		t.Error(broken)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+	for _, fault := range faults {
+		t.Error(fault)
 	}
 }
 
