@@ -11,8 +11,15 @@ import (
 
 // The readers below are for a [bodyMember]: each takes one type of value, and records why another one is of no use.
 
-func readInteger(to *int64) func(*bodyReader, string) error {
-	const want = "must be a whole number in minor units, such as 1099: no quotes, fraction, exponent or negative zero"
+func readAmount(to *int64) func(*bodyReader, string) error {
+	return readInteger(to, "must be a whole number in minor units, such as 1099: no quotes, fraction, exponent or negative zero")
+}
+
+func readCount(to *int64) func(*bodyReader, string) error {
+	return readInteger(to, "must be a whole number, such as 3: no quotes, fraction, exponent or negative zero")
+}
+
+func readInteger(to *int64, want string) func(*bodyReader, string) error {
 	return func(b *bodyReader, field string) error {
 		if b.dec.PeekKind() != jsontext.KindNumber {
 			return b.refuse(field, want)

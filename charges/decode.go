@@ -15,7 +15,7 @@ import "slices"
 func DecodeRequest(body []byte) (Request, error) {
 	var r Request
 	faults, complete := readMembers(body, []bodyMember{
-		{"amount", true, readInteger(&r.Amount)},
+		{"amount", true, readAmount(&r.Amount)},
 		{"currency", true, readText(&r.Currency)},
 		{"payment_method", true, readText(&r.PaymentMethod)},
 		{"customer", false, readText(&r.Customer)},
@@ -39,6 +39,16 @@ func DecodeRequest(body []byte) (Request, error) {
 		faults = addFaultsOfOtherFields(faults, r.faults())
 	}
 	return Request{}, &InvalidError{Fields: faults}
+}
+
+// DecodeQuantity reads the body with which a SKU's quantity is set, {"quantity": 10}, as strictly as [DecodeRequest] reads its own. A nil error
+// says that it was read, not that such a quantity can be.
+func DecodeQuantity(body []byte) (quantity int64, err error) {
+	faults, _ := readMembers(body, []bodyMember{{"quantity", true, readCount(&quantity)}})
+	if err := invalidOrNil(faults); err != nil {
+		return 0, err
+	}
+	return quantity, nil
 }
 
 // addFaultsOfOtherFields keeps one story per field: a member that could not be read is not judged as well.

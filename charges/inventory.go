@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oncepay/oncepay/outbox"
 )
@@ -31,9 +32,12 @@ func (e *QuantityError) Error() string {
 	return fmt.Sprintf("%d of %s are held and %d taken: its quantity cannot be less than both together", e.Inventory.Held, e.Inventory.SKU, e.Inventory.Taken)
 }
 
+// ErrInventoryBusy says that charges for a SKU, or others who set its quantity, have kept its row for too long. Nothing was written.
+var ErrInventoryBusy = errors.New("others hold the row of the SKU: try again")
+
 // SetInventory sets how many of a SKU were ever stocked, whatever was sold of them since: doing it twice changes nothing, and a delivery of 5 adds
-// 5 to what was set before. It is an [*InvalidError] for a SKU that none can be or a quantity that is out of bounds, and a [*QuantityError] for less
-// than is held and taken. Who did it is written down.
+// 5 to what was set before. It is an [*InvalidError] for a SKU that none can be or a quantity that is out of bounds, a [*QuantityError] for less
+// than is held and taken, and [ErrInventoryBusy] where the row was not to be had within 5 s. Who did it is written down.
 func (s *Service) SetInventory(ctx context.Context, sku string, quantity int64, actor string) (set Inventory, err error) {
 	var faults []FieldError
 	if reason := SKUFault(sku); reason != "" {
@@ -76,6 +80,9 @@ func setQuantity(ctx context.Context, tx pgx.Tx, sku string, quantity int64) (wa
 UPDATE inventory SET quantity = $2, updated_at = clock_timestamp() WHERE sku = $1 AND quantity <> $2 AND allocated <= $2`, sku, quantity)
 		}
 	}
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		err = fmt.Errorf("%w (%w)", ErrInventoryBusy, err)
+	}
 	if err != nil {
 		return 0, false, fmt.Errorf("set the quantity of %s: %w", sku, err)
 	}
@@ -89,17 +96,31 @@ func (s *Service) Inventory(ctx context.Context, sku string) (Inventory, error) 
 
 // ListInventory returns what there is of the SKUs after one (empty: from the first on), in their order, at most limit, and whether there are more.
 func (s *Service) ListInventory(ctx context.Context, after string, limit int) (list []Inventory, more bool, err error) {
-	rows, err := s.reads.Query(ctx, selectInventory+` WHERE v.sku > $1 ORDER BY v.sku LIMIT $2`, after, limit+1)
-	if err == nil {
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Inventory, error) { return scanInventory(row) })
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("list inventory: %w", err)
-	}
+	list, err = s.queryInventory(ctx, selectInventory+` WHERE v.sku > $1 ORDER BY v.sku LIMIT $2`, after, limit+1)
 	if len(list) > limit {
 		return list[:limit], true, nil
 	}
-	return list, false, nil
+	return list, false, err
+}
+
+// inventoryOf is what there is of items, in the order of their SKUs; nothing of those that were never stocked.
+func (s *Service) inventoryOf(ctx context.Context, items []Item) ([]Inventory, error) {
+	if len(items) == 0 {
+		return []Inventory{}, nil
+	}
+	return s.queryInventory(ctx, selectInventory+` WHERE v.sku = ANY ($1) ORDER BY v.sku`, skusOf([][]Item{items}))
+}
+
+func (s *Service) queryInventory(ctx context.Context, sql string, args ...any) ([]Inventory, error) {
+	rows, err := s.reads.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list inventory: %w", err)
+	}
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Inventory, error) { return scanInventory(row) })
+	if err != nil {
+		return nil, fmt.Errorf("list inventory: %w", err)
+	}
+	return list, nil
 }
 
 // What is allocated and not held is taken: counting that would cost as much as was ever sold.

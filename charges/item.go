@@ -108,7 +108,7 @@ func (b *bodyReader) item(to *Item, field string) error {
 	}
 	_, err := b.rest(field+".", []bodyMember{
 		{"sku", true, readText(&to.SKU)},
-		{"quantity", true, readInteger(&to.Quantity)},
+		{"quantity", true, readCount(&to.Quantity)},
 	})
 	return err
 }

@@ -15,6 +15,9 @@ type Waiting struct {
 	Caller   string    `json:"caller"`
 	Since    time.Time `json:"since"` // when a person was asked (UTC)
 	Payments []string  `json:"payments"`
+
+	// Of its items, what less is available of now than it asks for; only where it waits because of that. Empty: it can be settled.
+	Short []Shortage `json:"short"`
 }
 
 // Reviews returns the charges that a person must decide about, the latest accepted first, at most limit of them, and whether there are more.
@@ -32,6 +35,9 @@ func (s *Service) Reviews(ctx context.Context, limit int) (list []Waiting, more 
 				return nil, false, err
 			}
 			w := Waiting{Charge: c, Caller: c.Caller, Since: c.UpdatedAt, Payments: []string{}}
+			if w.Short, err = s.shortNow(ctx, c); err != nil {
+				return nil, false, err
+			}
 			for _, p := range states {
 				w.Payments = append(w.Payments, p.ID)
 			}
@@ -39,6 +45,18 @@ func (s *Service) Reviews(ctx context.Context, limit int) (list []Waiting, more 
 		}
 	}
 	return list, more, nil
+}
+
+// shortNow is what there is too little of for a charge that waits because of that.
+func (s *Service) shortNow(ctx context.Context, c Charge) ([]Shortage, error) {
+	if c.Review == nil || c.Review.Reason != InsufficientInventory {
+		return []Shortage{}, nil
+	}
+	available, err := readAvailable(ctx, s.reads, readAvailableSQL, skusOf([][]Item{c.Items}))
+	if err != nil {
+		return nil, err
+	}
+	return append([]Shortage{}, shortOf(c.Items, available)...), nil
 }
 
 // Evidence is all that is known of a charge, for a person who must decide about it. It holds no client secret.
@@ -50,6 +68,8 @@ type Evidence struct {
 	Payments []KnownPayment `json:"payments"`
 	Receipt  *ReceiptRecord `json:"receipt"` // null: none is due
 	Events   []Event        `json:"events"`
+
+	Inventory []Inventory `json:"inventory"` // what there is now of the charge's items
 }
 
 // TriedAttempt is one request to Stripe, and what came of it.
@@ -126,6 +146,9 @@ func (s *Service) Evidence(ctx context.Context, id uuid.UUID) (e Evidence, err e
 		e.Looks = append(e.Looks, MadeLook{At: l.At.UTC(), Complete: l.Complete, Seen: l.Seen, Found: l.Found, Error: l.Error})
 	}
 	if e.Receipt, err = findReceipt(ctx, s.reads, id); err != nil {
+		return e, err
+	}
+	if e.Inventory, err = s.inventoryOf(ctx, e.Charge.Items); err != nil {
 		return e, err
 	}
 	e.Events, _, err = s.Events(ctx, "", id, 0, mostEvents)

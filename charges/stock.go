@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -86,13 +87,14 @@ func (change Change) tell(data map[string]any, short []Shortage) {
 	}
 }
 
-// shortOf tells which of the items ask for more than is available.
+// shortOf tells which of the items ask for more than is available, in the order of their SKUs.
 func shortOf(items []Item, available map[string]int64) (short []Shortage) {
 	for _, i := range items {
 		if n := available[i.SKU]; n < i.Quantity {
 			short = append(short, Shortage{SKU: i.SKU, Requested: i.Quantity, Available: n})
 		}
 	}
+	slices.SortFunc(short, func(a, b Shortage) int { return strings.Compare(a.SKU, b.SKU) }) // a request may name them in any order
 	return short
 }
 

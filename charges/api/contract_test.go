@@ -131,7 +131,7 @@ func documented(doc *openapi3.T, req *http.Request) (operation *openapi3.Operati
 		for i := 0; same && i < len(names); i++ {
 			same = names[i] == parts[i] || strings.HasPrefix(names[i], "{")
 		}
-		if same && slices.Contains([]string{http.MethodGet, http.MethodPost}, req.Method) {
+		if same && slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPut}, req.Method) {
 			return item.GetOperation(req.Method), pattern
 		}
 	}

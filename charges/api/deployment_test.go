@@ -180,6 +180,12 @@ type problem struct {
 		Reason string `json:"reason"`
 	} `json:"fields"`
 	Charge *charge `json:"charge"`
+	Items  []struct {
+		SKU       string `json:"sku"`
+		Requested int64  `json:"requested"`
+		Available int64  `json:"available"`
+	} `json:"items"`
+	Inventory *stock `json:"inventory"`
 }
 
 func (p problem) fieldNames() string {

@@ -49,6 +49,8 @@ func problemOf(err error) problem {
 	var invalid *charges.InvalidError
 	var reused *charges.KeyReusedError
 	var taken *charges.ReferenceInUseError
+	var short *charges.InsufficientInventoryError
+	var quantity *charges.QuantityError
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -72,6 +74,16 @@ func problemOf(err error) problem {
 		p := newProblem(codeReferenceInUse, "An open or succeeded charge carries this reference. Nothing was written: look at that charge before you charge again.")
 		p.Charge = &taken.Charge
 		return p
+	case errors.As(err, &short):
+		p := newProblem(codeInsufficientInventory, "There is not enough of the items named. Nothing was written, and the key can be used again.")
+		p.Items = short.Short
+		return p
+	case errors.As(err, &quantity):
+		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")
+		p.Inventory = &quantity.Inventory
+		return p
+	case errors.Is(err, charges.ErrInventoryBusy):
+		return newProblem(codeUnavailable, "Others keep the SKU's row for too long. Nothing was written; send the same again.").withRetryAfter(retryDatabase)
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)
 	case errors.Is(err, charges.ErrBusy):

@@ -54,6 +54,8 @@ func document(operations []*operation, version string) ([]byte, error) {
 			doc.Paths[op.path].Get = described
 		case http.MethodPost:
 			doc.Paths[op.path].Post = described
+		case http.MethodPut:
+			doc.Paths[op.path].Put = described
 		default:
 			return nil, fmt.Errorf("operation %s: method %s has no place in the document", op.id, op.method)
 		}

@@ -33,17 +33,19 @@ type response struct {
 }
 
 var (
-	onlyCallers = []charges.Role{charges.Caller}
-	everyRole   = []charges.Role{charges.Caller, charges.Operator}
+	onlyCallers   = []charges.Role{charges.Caller}
+	onlyOperators = []charges.Role{charges.Operator}
+	everyRole     = []charges.Role{charges.Caller, charges.Operator}
 )
 
 func (a *API) operations() []*operation {
-	charge := reflect.TypeFor[charges.Charge]()
+	charge, inventory := reflect.TypeFor[charges.Charge](), reflect.TypeFor[charges.Inventory]()
 	return []*operation{
 		{
 			id: "createCharge", method: http.MethodPost, path: "/charge", roles: onlyCallers,
 			summary: "Create a charge",
 			doc: "Stores the charge, its idempotency key and its outbox job together, and answers at once; the money moves afterwards. " +
+				"Items are held in the same step, all of them or none: what is short is refused with insufficient_inventory. " +
 				"The same request with the same key is answered with the stored status and body, byte for byte, and has no second effect. " +
 				"Refusals are not stored: their key can be used again. A declined payment is the charge's final state: another try takes a new key.",
 			headers: []*huma.Param{keyHeader, preferHeader},
@@ -52,7 +54,7 @@ func (a *API) operations() []*operation {
 				{status: http.StatusAccepted, doc: "The charge is stored: as it was when its key was first used, or, with a wait, as it is now.", body: charge, headers: createHeaders},
 				{status: http.StatusOK, doc: "The charge as it is now: settled within the wait, or its stored answer has expired.", body: charge, headers: createHeaders},
 			},
-			refusals: []code{codeKeyMissing, codeKeyInvalid, codeKeyReused, codeKeyInUse, codeReferenceInUse,
+			refusals: []code{codeKeyMissing, codeKeyInvalid, codeKeyReused, codeKeyInUse, codeReferenceInUse, codeInsufficientInventory,
 				codeTooLarge, codeUnsupportedMediaType, codeRequestTimeout},
 			handle: a.createCharge,
 		},
@@ -87,6 +89,32 @@ func (a *API) operations() []*operation {
 			responses: []response{{status: http.StatusOK, doc: "The key and its charge.", body: reflect.TypeFor[charges.KeyUse]()}},
 			refusals:  []code{codeNotFound, codeKeyInvalid, codeKeyMissing},
 			handle:    a.getKey,
+		},
+		{
+			id: "setInventory", method: http.MethodPut, path: "/inventory/{sku}", roles: onlyOperators,
+			summary: "Set how many of a SKU were ever stocked",
+			doc: "Sold ones included: after a delivery of 5 it is 5 more than before. So the same sent twice changes nothing, and needs no key. " +
+				"It cannot be less than what charges hold and have taken. A SKU that was never stocked comes into being.",
+			body:      reflect.TypeFor[quantityBody](),
+			responses: []response{{status: http.StatusOK, doc: "What there is of the SKU now.", body: inventory}},
+			refusals:  []code{codeInvalidState, codeTooLarge, codeUnsupportedMediaType, codeRequestTimeout},
+			handle:    a.setInventory,
+		},
+		{
+			id: "getInventory", method: http.MethodGet, path: "/inventory/{sku}", roles: everyRole,
+			summary:   "Read what there is of a SKU",
+			doc:       "A SKU that was never stocked is not found.",
+			responses: []response{{status: http.StatusOK, doc: "What there is of it now.", body: inventory}},
+			refusals:  []code{codeNotFound},
+			handle:    a.getInventory,
+		},
+		{
+			id: "listInventory", method: http.MethodGet, path: "/inventory", roles: everyRole,
+			summary:   "List what there is of all SKUs",
+			doc:       "In the order of the SKUs' bytes. The stock is one for the whole deployment: every caller sells from it, and sees it.",
+			query:     []*huma.Param{cursorParam, limitParam},
+			responses: []response{{status: http.StatusOK, doc: "One page.", body: reflect.TypeFor[page[charges.Inventory]]()}},
+			handle:    a.listInventory,
 		},
 		{
 			id: "stripeWebhook", method: http.MethodPost, path: "/webhooks/stripe", signed: true,

@@ -55,6 +55,7 @@ var (
 	}
 	pathParams = map[string]*huma.Param{
 		"id":  {Name: "id", In: "path", Required: true, Description: "The charge's id.", Schema: &huma.Schema{Type: "string", Format: "uuid"}},
+		"sku": {Name: "sku", In: "path", Required: true, Description: "The shop's own name of what is sold.", Schema: &huma.Schema{Type: "string", MinLength: pointer(1), MaxLength: pointer(64)}},
 		"key": {Name: "key", In: "path", Required: true, Description: "The idempotency key.", Schema: &huma.Schema{Type: "string", Format: "uuid"}},
 	}
 )

@@ -26,6 +26,8 @@ const (
 	codeRequestTimeout        code = "request_timeout"
 	codeReferenceInUse        code = "reference_in_use"
 	codeKeyInUse              code = "idempotency_key_in_use"
+	codeInsufficientInventory code = "insufficient_inventory"
+	codeInvalidState          code = "invalid_state"
 	codeTooLarge              code = "too_large"
 	codeUnsupportedMediaType  code = "unsupported_media_type"
 	codeKeyReused             code = "idempotency_key_reused"
@@ -47,6 +49,8 @@ var statusOf = map[code]int{
 	codeRequestTimeout:        http.StatusRequestTimeout,
 	codeReferenceInUse:        http.StatusConflict,
 	codeKeyInUse:              http.StatusConflict,
+	codeInsufficientInventory: http.StatusConflict,
+	codeInvalidState:          http.StatusConflict,
 	codeTooLarge:              http.StatusRequestEntityTooLarge,
 	codeUnsupportedMediaType:  http.StatusUnsupportedMediaType,
 	codeKeyReused:             http.StatusUnprocessableEntity,
@@ -67,12 +71,15 @@ type problem struct {
 	Fields    []fieldFault    `json:"fields,omitempty" nullable:"false" doc:"The members or parameters at fault."`
 	Charge    *charges.Charge `json:"charge,omitempty"`
 
+	Items     []charges.Shortage `json:"items,omitempty" nullable:"false" doc:"With insufficient_inventory: the SKUs of which there is not enough."`
+	Inventory *charges.Inventory `json:"inventory,omitempty"`
+
 	header map[string]string // that the answer needs
 }
 
 // fieldFault says what is wrong with one member of a request.
 type fieldFault struct {
-	Field  string `json:"field" doc:"The member's or parameter's name, metadata.<key> inside metadata, or body or query for the whole." example:"amount"`
+	Field  string `json:"field" doc:"The member's or parameter's name, metadata.<key> inside metadata, items[<place>].<name> inside items, or body or query for the whole." example:"amount"`
 	Reason string `json:"reason" doc:"For people. It never repeats the value." example:"must be at least 1"`
 }
 

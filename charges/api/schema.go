@@ -13,10 +13,12 @@ const schemaPrefix = "#/components/schemas/"
 
 // schemaNames are the names of types whose own are too short for a document, or ugly.
 var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[charges.Request]():      "ChargeRequest",
-	reflect.TypeFor[charges.KeyUse]():       "IdempotencyKey",
-	reflect.TypeFor[page[charges.Charge]](): "ChargePage",
-	reflect.TypeFor[page[charges.Event]]():  "EventPage",
+	reflect.TypeFor[charges.Request]():         "ChargeRequest",
+	reflect.TypeFor[charges.KeyUse]():          "IdempotencyKey",
+	reflect.TypeFor[quantityBody]():            "InventoryRequest",
+	reflect.TypeFor[page[charges.Charge]]():    "ChargePage",
+	reflect.TypeFor[page[charges.Event]]():     "EventPage",
+	reflect.TypeFor[page[charges.Inventory]](): "InventoryPage",
 }
 
 // schemas collects the JSON schemas that a document refers to. huma makes them of Go types and their tags.

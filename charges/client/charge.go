@@ -44,6 +44,8 @@ type Charge struct {
 	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix"`
 	Metadata                  map[string]string `json:"metadata"`
 	Reference                 string            `json:"reference"`
+	Items                     []Item            `json:"items"` // what is sold, in the order of the SKUs
+	Stock                     Stock             `json:"stock"` // where the items are; empty: there are none
 	SendBefore                time.Time         `json:"send_before"`
 	PaymentIntent             string            `json:"payment_intent"` // Stripe's id, once there is one
 	NextAction                *NextAction       `json:"next_action"`    // what the buyer must do; in requires_action alone
@@ -59,6 +61,22 @@ type Charge struct {
 	Raw    json.RawMessage `json:"-"` // the charge as it came
 	Answer Answer          `json:"-"` // set by Create, Get and Wait
 }
+
+// Item is so many pieces of one SKU, the shop's own name of what is sold.
+type Item struct {
+	SKU      string `json:"sku"`
+	Quantity int64  `json:"quantity"`
+}
+
+// Stock is where the items of a charge are. It follows the charge's status. Later servers may know other places.
+type Stock string
+
+// The places.
+const (
+	StockHeld     Stock = "held"     // the charge is open, and nobody else can have them
+	StockTaken    Stock = "taken"    // it has succeeded
+	StockReturned Stock = "returned" // it has failed or was canceled, and others can have them
+)
 
 // NextAction is what the buyer's page needs to go on.
 type NextAction struct {

@@ -33,6 +33,7 @@ type CreateParams struct {
 	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix,omitempty"`
 	Metadata                  map[string]string `json:"metadata,omitempty"`
 	Reference                 string            `json:"reference,omitempty"`  // the caller's order; one open or succeeded charge each
+	Items                     []Item            `json:"items,omitempty"`      // what is sold, each SKU once; held with the charge
 	SendBefore                time.Time         `json:"send_before,omitzero"` // canceled where it was not sent by then
 }
 
@@ -46,7 +47,8 @@ func NewKey() string {
 // same key and parameters gives the first answer again, with Answer.Replayed set, and charges nothing.
 //
 // Timeouts, broken connections, answers that cannot be read, 5xx, 429 and 409 "idempotency_key_in_use" are retried;
-// any other answer ends the call. The error is an [*Error] where the charge was refused, an [*UnsettledError] where its
+// any other answer ends the call. Items of which there are not enough are such an answer, 409 "insufficient_inventory": whether to try
+// again, with fewer or once there is more, is the shop's to say. The error is an [*Error] where the charge was refused, an [*UnsettledError] where its
 // outcome is unknown, or [ErrInvalidKey].
 func (c *Client) Create(ctx context.Context, params CreateParams) (*Charge, error) {
 	key := params.IdempotencyKey

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,9 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	existing := answers(409, "reference_in_use")
 	existing.body = `{"status":409,"code":"reference_in_use","charge":{"id":"ch_5","status":"succeeded"}}`
+	short := answers(409, "insufficient_inventory")
+	short.body = `{"status":409,"code":"insufficient_inventory","detail":"There is not enough.","items":[{"sku":"cap","requested":2,"available":0},` +
+		`{"sku":"tee:m","requested":3,"available":1,"later":[1]}]}`
 	for name, tc := range map[string]struct {
 		fault  fault
 		status int
@@ -176,6 +180,7 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 		"no such path":    {fault{kind: "status", status: 404, body: "nothing here"}, 404, ""},
 		"timeout of 4xx":  {fault{kind: "status", status: 408}, 408, ""},
 		"stock":           {answers(409, "insufficient_inventory"), 409, "insufficient_inventory"},
+		"stock, named":    {short, 409, "insufficient_inventory"},
 		"reference":       {existing, 409, "reference_in_use"},
 		"unknown 409":     {answers(409, "of_a_later_release"), 409, "of_a_later_release"},
 		"too large":       {answers(413, "too_large"), 413, "too_large"},
@@ -197,6 +202,10 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 			}
 			if tc.code == "reference_in_use" && (refused.Charge == nil || refused.Charge.ID != "ch_5") {
 				t.Errorf("the existing charge is missing: %+v", refused)
+			}
+			if want := []client.Shortage{{"cap", 2, 0}, {"tee:m", 3, 1}}; name == "stock, named" && (!slices.Equal(refused.Short, want) ||
+				err.Error() != "oncepay: 409 insufficient_inventory: There is not enough.; cap: 0 of 2 available; tee:m: 1 of 3 available") {
+				t.Errorf("short of %+v: %v", refused.Short, err)
 			}
 		})
 	}

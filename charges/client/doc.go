@@ -15,6 +15,8 @@
 //     request, unless Code is "idempotency_key_reused".
 //   - any other error: the parameters could not be sent at all, e.g. [ErrInvalidKey].
 //
+// There being not enough of the items that a charge is for is such a refusal, with the SKUs in [Error.Short]. It is not retried.
+//
 // A declined card is not an error of Create: it is the charge's final state, in [Charge.Failure]. Trying another card
 // is another operation and takes a new key.
 //

@@ -20,16 +20,25 @@ type Error struct {
 	Title      string       // short text for people
 	Detail     string       // longer text for people
 	Fields     []FieldError // the members at fault, for "invalid_request" and "idempotency_key_reused"
-	Key        string       // the idempotency key that was sent; empty for reads
+	Key        string       // the idempotency key that was sent; empty where none was
 	RequestID  string       // names the request in the server's logs
 	RetryAfter time.Duration
-	Charge     *Charge // the existing charge, for "reference_in_use"
+	Charge     *Charge    // the existing charge, for "reference_in_use"
+	Short      []Shortage // what there is not enough of, for "insufficient_inventory"
+	Inventory  *Inventory // what there is of the SKU, for "invalid_state" of SetInventory
 }
 
 // FieldError names one member of a request and what is wrong with it.
 type FieldError struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
+}
+
+// Shortage is a SKU of which less is available than was asked for.
+type Shortage struct {
+	SKU       string `json:"sku"`
+	Requested int64  `json:"requested"`
+	Available int64  `json:"available"` // 0 also where it was never stocked
 }
 
 func (e *Error) Error() string {
@@ -40,6 +49,9 @@ func (e *Error) Error() string {
 	}
 	for _, f := range e.Fields {
 		fmt.Fprintf(&b, "; %s: %s", f.Field, f.Reason)
+	}
+	for _, s := range e.Short {
+		fmt.Fprintf(&b, "; %s: %d of %d available", s.SKU, s.Available, s.Requested)
 	}
 	if e.RequestID != "" {
 		fmt.Fprintf(&b, " (request %s)", e.RequestID)
@@ -129,11 +141,14 @@ func refusal(res *http.Response, body []byte, key string, now time.Time) *Error 
 		RequestID string       `json:"request_id"`
 		Fields    []FieldError `json:"fields"`
 		Charge    *Charge      `json:"charge"`
+		Items     []Shortage   `json:"items"`
+		Inventory *Inventory   `json:"inventory"`
 	}
 	if json.Unmarshal(body, &problem) != nil {
 		return e
 	}
 	e.Title, e.Detail, e.Code, e.Fields, e.Charge = problem.Title, problem.Detail, problem.Code, problem.Fields, problem.Charge
+	e.Short, e.Inventory = problem.Items, problem.Inventory
 	e.RequestID = firstNonEmpty(problem.RequestID, e.RequestID)
 	return e
 }

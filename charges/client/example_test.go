@@ -109,6 +109,29 @@ func ExampleError() {
 	// amount differs
 }
 
+// What is sold out is the shop's to tell its buyer: it is not retried, and the key may be used again.
+func ExampleError_short() {
+	server := newServer()
+	defer server.Close()
+	server.plan(fault{kind: "status", status: 409, body: `{"status":409,"code":"insufficient_inventory","items":[{"sku":"tee-blue-m","requested":2,"available":1}]}`})
+	c, err := client.New(server.URL, "my-token")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = c.Create(context.Background(), client.CreateParams{
+		Amount: 4998, Currency: "usd", PaymentMethod: "pm_card_visa",
+		Items: []client.Item{{SKU: "tee-blue-m", Quantity: 2}, {SKU: "cap", Quantity: 1}},
+	})
+	if refused, ok := errors.AsType[*client.Error](err); ok && refused.Code == "insufficient_inventory" {
+		for _, s := range refused.Short {
+			fmt.Printf("%s: only %d left\n", s.SKU, s.Available)
+		}
+	}
+	// Output:
+	// tee-blue-m: only 1 left
+}
+
 func ExampleClient_All() {
 	server := newServer()
 	defer server.Close()

@@ -20,7 +20,7 @@ type request struct {
 	method string
 	path   string
 	query  url.Values
-	key    string // idempotency key; empty for reads
+	key    string // idempotency key; empty for what is idempotent without one
 	body   []byte
 	wait   time.Duration // how long the server may hold the answer back
 }

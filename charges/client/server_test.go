@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,7 @@ type server struct {
 	bodies  map[string]string
 	stored  map[string][]byte
 	settle  int // reads of a charge until it has succeeded
+	stock   []map[string]any
 }
 
 func newServer() *server {
@@ -75,6 +77,11 @@ func newServer() *server {
 	mux.HandleFunc("GET /charges/{id}", s.get)
 	mux.HandleFunc("GET /charges/{id}/events", s.events)
 	mux.HandleFunc("GET /idempotency-keys/{key}", s.key)
+	mux.HandleFunc("GET /inventory", func(w http.ResponseWriter, r *http.Request) {
+		s.read(w, r, func() any { return page(s.stock, r) })
+	})
+	mux.HandleFunc("GET /inventory/{sku}", s.inventory)
+	mux.HandleFunc("PUT /inventory/{sku}", s.setInventory)
 	s.Server = httptest.NewServer(mux)
 	return s
 }
@@ -278,6 +285,47 @@ func (s *server) key(w http.ResponseWriter, r *http.Request) {
 		}
 		return nil
 	})
+}
+
+func (s *server) inventory(w http.ResponseWriter, r *http.Request) {
+	s.read(w, r, func() any {
+		if i := s.place(r.PathValue("sku")); i >= 0 {
+			return s.stock[i]
+		}
+		return nil
+	})
+}
+
+func (s *server) place(sku string) int {
+	return slices.IndexFunc(s.stock, func(v map[string]any) bool { return v["sku"] == sku })
+}
+
+// setInventory sets a quantity, of which nothing is held and nothing taken.
+func (s *server) setInventory(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	body, f := s.note(r, &s.faults)
+	var answer []byte
+	if f.kind != "dropBefore" && f.kind != "body" && (f.kind != "status" || f.done) {
+		var set struct{ Quantity int64 }
+		if err := json.Unmarshal([]byte(body), &set); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		sku := r.PathValue("sku")
+		now := map[string]any{"sku": sku, "quantity": set.Quantity, "available": set.Quantity, "held": 0, "taken": 0, "updated_at": "2026-11-01T10:00:00Z"}
+		if i := s.place(sku); i >= 0 {
+			s.stock[i] = now
+		} else {
+			s.stock = append(s.stock, now)
+		}
+		var err error
+		if answer, err = json.Marshal(now); err != nil {
+			panic(err)
+		}
+	}
+	s.mu.Unlock()
+	if !f.fail(w, r, answer) {
+		_, _ = w.Write(answer)
+	}
 }
 
 // requests are those that arrived so far.

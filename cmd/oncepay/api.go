@@ -16,6 +16,7 @@ import (
 
 type apiCommand struct {
 	database `embed:""`
+	late     `embed:""`
 	Listen   hostPort      `env:"ONCEPAY_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
 	KeyTTL   time.Duration `name:"key-ttl" env:"ONCEPAY_KEY_TTL" default:"24h" help:"How long an answer is stored under its idempotency key."`
 	Shared   bool          `name:"shared-commits" env:"ONCEPAY_SHARED_COMMITS" default:"true" negatable:"" help:"Let requests that wait share a commit. Without it each has one of its own, which is slower: it is there to measure by."`

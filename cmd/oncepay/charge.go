@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +56,7 @@ type chargeCreate struct {
 	Description   string            `help:"Shown at Stripe and on the receipt."`
 	Reference     string            `help:"Your own name for what is paid, such as an order number."`
 	Metadata      map[string]string `help:"KEY=VALUE pairs."`
+	Items         []itemFlag        `name:"item" sep:"none" placeholder:"SKU[=QUANTITY]" help:"What is sold, and how many of it (default 1): held for this charge, and given back if it fails. Once for each SKU."`
 	Manual        bool              `help:"Only authorise the payment."`
 	Wait          time.Duration     `default:"10s" help:"How long to wait for the charge to settle; 0 does not wait."`
 }
@@ -82,6 +85,9 @@ func (c *chargeCreate) Run(ctx context.Context) error {
 		IdempotencyKey: c.Key, Wait: c.Wait, Amount: c.Amount, Currency: c.Currency, PaymentMethod: c.PaymentMethod, Customer: c.Customer,
 		ReceiptEmail: c.ReceiptEmail, Description: c.Description, Reference: c.Reference, Metadata: c.Metadata,
 	}
+	for _, i := range c.Items {
+		params.Items = append(params.Items, client.Item(i))
+	}
 	if c.Manual {
 		params.CaptureMethod = "manual"
 	}
@@ -90,6 +96,26 @@ func (c *chargeCreate) Run(ctx context.Context) error {
 		return err
 	}
 	return printCharge(charge)
+}
+
+// itemFlag is an item as an argument has it: tee-blue-m=2, or tee-blue-m for one.
+type itemFlag client.Item
+
+// UnmarshalText refuses what no item could be.
+func (i *itemFlag) UnmarshalText(text []byte) error {
+	sku, quantity, given := strings.Cut(string(text), "=")
+	if !given {
+		quantity = "1"
+	}
+	n, err := strconv.ParseInt(quantity, 10, 64)
+	if err != nil || n < 1 {
+		return errors.New("must be SKU or SKU=QUANTITY, with a whole QUANTITY from 1 on, such as tee-blue-m=2")
+	}
+	if reason := charges.SKUFault(sku); reason != "" {
+		return fmt.Errorf("must be SKU or SKU=QUANTITY; the SKU %s", reason)
+	}
+	*i = itemFlag{SKU: sku, Quantity: n}
+	return nil
 }
 
 type chargeGet struct {

@@ -31,6 +31,7 @@ type commands struct {
 	Sandbox   sandboxCommand   `cmd:"" help:"Run simulators of Stripe and SendGrid."`
 	Keys      keysCommand      `cmd:"" help:"Create, list and revoke API tokens."`
 	Charge    chargeCommand    `cmd:"" help:"Create a charge, or get one, over the API."`
+	Inventory inventoryCommand `cmd:"" help:"Set and list what there is in stock."`
 	Outbox    outboxCommand    `cmd:"" help:"List what waits, or give it live jobs again."`
 	Review    reviewCommand    `cmd:"" help:"List, show and settle what needs a person."`
 	Reconcile reconcileCommand `cmd:"" help:"Declare that the database was restored from a snapshot or a dump."`

@@ -95,6 +95,26 @@ func printWaiting(waiting []charges.Waiting) error {
 	for _, reason := range reasons {
 		fmt.Fprintf(w, "%s\t%s\n", shortReason(reason), whatToDo(reason))
 	}
+	return cmp.Or(w.Flush(), printShort(waiting))
+}
+
+// printShort prints what there is of the items of those that wait for more of them.
+func printShort(waiting []charges.Waiting) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	head := "\nCHARGE\tWAITS FOR\tASKS FOR\tAVAILABLE\n"
+	for _, x := range waiting {
+		if x.Charge.Review.Reason != charges.InsufficientInventory {
+			continue
+		}
+		fmt.Fprint(w, head)
+		head = ""
+		for _, s := range x.Short {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", x.Charge.ID, s.SKU, s.Requested, s.Available)
+		}
+		if len(x.Short) == 0 {
+			fmt.Fprintf(w, "%s\t-\t-\tall of its items: --as succeeded\n", x.Charge.ID)
+		}
+	}
 	return w.Flush()
 }
 
@@ -138,6 +158,8 @@ func whatToDo(reason string) string {
 		return "see at Stripe what its payment is about; what Stripe tells next moves the charge by itself; else --as failed or --as succeeded"
 	case "cancel_refused":
 		return "cancel its open payment at Stripe by hand; then what Stripe tells moves the charge, or settle it as what it was"
+	case charges.InsufficientInventory:
+		return "it was paid when its items had been given back and sold: stock more (inventory set) and --as succeeded; or refund it at Stripe, then --as succeeded --force"
 	}
 	return "see review show, and the charge's key at Stripe"
 }

@@ -14,13 +14,16 @@ import (
 // printEvidence prints a charge's evidence as tables, the oldest line of each first.
 func printEvidence(e charges.Evidence) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	reason := "-"
+	reason, todo, stock := "-", "-", "-"
 	if e.Charge.Review != nil {
-		reason = shortReason(e.Charge.Review.Reason)
+		reason, todo = shortReason(e.Charge.Review.Reason), whatToDo(e.Charge.Review.Reason)
+	}
+	if e.Charge.Stock != nil {
+		stock = string(*e.Charge.Stock)
 	}
 	for _, line := range [][2]string{
 		{"charge", e.Charge.ID.String()}, {"caller", e.Caller}, {"reference", orDash(e.Charge.Reference)}, {"amount", charges.Format(e.Charge.Amount, e.Charge.Currency, "en")},
-		{"status", string(e.Charge.Status)}, {"reason", reason}, {"key", e.Charge.IdempotencyKey.String()}, {"payment", known(e.Charge.PaymentIntent)},
+		{"status", string(e.Charge.Status)}, {"reason", reason}, {"to do", todo}, {"items", stock}, {"key", e.Charge.IdempotencyKey.String()}, {"payment", known(e.Charge.PaymentIntent)},
 		{"accepted", stamp(e.Charge.CreatedAt)}, {"changed", stamp(e.Charge.UpdatedAt)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
@@ -28,6 +31,7 @@ func printEvidence(e charges.Evidence) error {
 	if r := e.Receipt; r != nil {
 		fmt.Fprintf(w, "receipt\t%s since %s, sends in doubt: %d, message: %s, error: %s\n", r.Status, stamp(r.Since), r.Doubts, known(r.MessageID), known(r.Error))
 	}
+	printItems(w, e)
 	printAttempts(w, e.Attempts)
 	printLooks(w, e.Looks)
 	if len(e.Payments) > 0 {
@@ -49,6 +53,21 @@ func printEvidence(e charges.Evidence) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Type, stamp(v.At), from, v.To, v.Actor, withoutSecrets(data))
 	}
 	return w.Flush()
+}
+
+// printItems prints what the charge asks for, and what there is of it now: what it holds or has taken is not among what is available.
+func printItems(w io.Writer, e charges.Evidence) {
+	if len(e.Charge.Items) > 0 {
+		fmt.Fprintln(w, "\nITEM\tASKED FOR\tAVAILABLE NOW\tHELD BY CHARGES\tTAKEN\tEVER STOCKED")
+	}
+	now := map[string]charges.Inventory{}
+	for _, v := range e.Inventory {
+		now[v.SKU] = v
+	}
+	for _, i := range e.Charge.Items {
+		v := now[i.SKU]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", i.SKU, i.Quantity, v.Available, v.Held, v.Taken, v.Quantity)
+	}
 }
 
 func printAttempts(w io.Writer, attempts []charges.TriedAttempt) {

@@ -73,6 +73,9 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"review list --limit=0", "", []string{"--limit"}},
 		{"worker", "ONCEPAY_LOOK_DELAYS=soon", []string{"--look-delays", "ONCEPAY_LOOK_DELAYS"}},
 		{"worker", "ONCEPAY_REKEY=maybe", []string{"--rekey (ONCEPAY_REKEY)", "review", "auto"}},
+		{"worker", "ONCEPAY_LATE_SUCCESS=refund", []string{"--late-success", "ONCEPAY_LATE_SUCCESS", "refunds are not available yet"}},
+		{"api", "ONCEPAY_LATE_SUCCESS=refund", []string{"--late-success", "ONCEPAY_LATE_SUCCESS", "refunds are not available yet"}},
+		{"api --late-success=keep", "", []string{"--late-success (ONCEPAY_LATE_SUCCESS): must be review"}},
 		{"worker", "ONCEPAY_CONCURRENCY=0", []string{"--concurrency (ONCEPAY_CONCURRENCY)"}},
 
 		{"worker", "ONCEPAY_ACTION_TTL=30s", []string{"--action-ttl (ONCEPAY_ACTION_TTL)", "1m", "30 days"}},
@@ -101,6 +104,20 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"outbox replay --charge=1", "", []string{"--charge"}},
 		{create + " --key=order-1", "", []string{"--key", "UUID"}},
 		{"charge create --amount=9.99 --currency=usd --payment-method=pm_card_visa", "", []string{"--amount"}},
+		{create + " --item=tee=0", "", []string{"--item", "SKU=QUANTITY", "from 1"}},
+		{create + " --item=tee=two", "", []string{"--item", "SKU=QUANTITY"}},
+		{create + " --item=tee=1=2", "", []string{"--item", "SKU=QUANTITY"}},
+		{create + " --item=tee=", "", []string{"--item", "SKU=QUANTITY"}},
+		{create + " --item=tee,mug", "", []string{"--item", "letters, digits"}},
+		{create + " --item==2", "", []string{"--item", "letters, digits"}},
+		{"inventory", "", []string{"set", "list"}},
+		{"inventory set tee", "", []string{"<quantity>"}},
+		{"inventory set tee=1 1", "", []string{"<sku>", "letters, digits"}},
+		{"inventory set tee 1.5", "", []string{"<quantity>", "1.5"}},
+		{"inventory set tee 1000000000001", "", []string{"<quantity>", "1000000000000"}},
+		{"inventory set tee 1", "DATABASE_URL=", []string{"missing: --database-url (DATABASE_URL)"}},
+		{"inventory list tee,mug", "", []string{"<sku>", "letters, digits"}},
+		{"inventory list --limit=0", "", []string{"--limit"}},
 		{create, "ONCEPAY_URL=shop.example", []string{"--url (ONCEPAY_URL)", "http"}},
 		{create, "ONCEPAY_TOKEN=open sesame", []string{"--token (ONCEPAY_TOKEN)"}},
 		{"charge get", "", []string{"<id>"}},
@@ -188,7 +205,7 @@ func TestPortTaken(t *testing.T) {
 // Whoever cannot reach the database says so and ends; nobody waits for ever, and no password is told.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"migrate --timeout=1s", "keys list", "outbox list", "outbox replay --apply", "review list"} {
+	for _, command := range []string{"migrate --timeout=1s", "keys list", "outbox list", "outbox replay --apply", "review list", "inventory list", "inventory set tee 1"} {
 		l := oncepayArgs(strings.Fields(command)...)
 		l.env = environment(good, "")
 		r := l.run(t)

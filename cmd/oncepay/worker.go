@@ -24,6 +24,7 @@ import (
 type workerCommand struct {
 	database    `embed:""`
 	rules       `embed:""`
+	late        `embed:""`
 	Listen      hostPort      `name:"listen" env:"ONCEPAY_WORKER_LISTEN" default:"127.0.0.1:8081" placeholder:"HOST:PORT" help:"Where /healthz, /readyz and /metrics are served."`
 	StripeKey   string        `name:"stripe-secret-key" env:"STRIPE_SECRET_KEY" required:"" placeholder:"sk_..." help:"Stripe's secret key, or a restricted one that may write PaymentIntents and read the account."`
 	StripeBase  string        `name:"stripe-api-base" env:"STRIPE_API_BASE" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API."`

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/oncepay/oncepay/charges"
+)
+
+// quantityBody describes what charges.DecodeQuantity reads.
+type quantityBody struct {
+	Quantity int64 `json:"quantity" minimum:"0" maximum:"1000000000000" example:"10" doc:"How many were ever stocked, sold ones included."`
+}
+
+func (a *API) setInventory(w http.ResponseWriter, c *call) error {
+	body, err := readBody(w, c)
+	if err != nil {
+		return err
+	}
+	quantity, err := charges.DecodeQuantity(body)
+	if err != nil {
+		return err
+	}
+	set, err := a.charges.SetInventory(c.Context(), c.PathValue("sku"), quantity, string(c.token.Role)+":"+c.token.Name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, set)
+}
+
+// getInventory reads one SKU. What is no SKU was never stocked.
+func (a *API) getInventory(w http.ResponseWriter, c *call) error {
+	sku := c.PathValue("sku")
+	if charges.SKUFault(sku) != "" {
+		return charges.ErrNotFound
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), lookupTimeout)
+	defer cancel()
+	found, err := a.charges.Inventory(ctx, sku)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, found)
+}
+
+func (a *API) listInventory(w http.ResponseWriter, c *call) error {
+	after, err := c.inventoryCursor()
+	if err != nil {
+		return err
+	}
+	limit, err := c.limit()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), lookupTimeout)
+	defer cancel()
+	list, more, err := a.charges.ListInventory(ctx, after, limit)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, newPage(list, more, func(last charges.Inventory) string { return encodeInventoryCursor(last.SKU) }))
+}
