@@ -164,13 +164,13 @@ func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim
 	return inStock, nil
 }
 
-// hold allocates their items to the claims, which have their rows, in the order in which they have come. Those that are too late for the last
+// hold allots their items to the claims, which have their rows, in the order in which they have come, and [insertKeys] allocates them. Those that are too late for the last
 // one leave nothing behind.
 func hold(ctx context.Context, tx pgx.Tx, inserted []*claim) (held []*claim, err error) {
 	if len(skusOf(itemsOf(inserted))) == 0 {
 		return inserted, nil
 	}
-	short, err := allocate(ctx, tx, itemsOf(inserted))
+	short, err := allot(ctx, tx, itemsOf(inserted))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func hold(ctx context.Context, tx pgx.Tx, inserted []*claim) (held []*claim, err
 			return nil, err
 		}
 	}
-	return held, insertItems(ctx, tx, held)
+	return held, nil
 }
 
 func itemsOf(claims []*claim) [][]Item {

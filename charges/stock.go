@@ -62,15 +62,15 @@ func (s *Service) withStock(ctx context.Context, tx pgx.Tx, c Charge, change Cha
 	change.stock = stockAt(change.To, *c.Stock)
 	switch {
 	case *c.Stock == StockReturned && change.stock != StockReturned:
-		short, err := allocate(ctx, tx, [][]Item{c.Items})
-		if err != nil || len(short[0]) == 0 {
+		short, err := allocate(ctx, tx, c.Items)
+		if err != nil || len(short) == 0 {
 			return change, nil, err
 		}
 		change.stock = StockReturned
 		if change.To == Succeeded {
 			change.To, change.Reason = NeedsReview, InsufficientInventory
 		}
-		return change, short[0], nil
+		return change, short, nil
 	case *c.Stock != StockReturned && change.stock == StockReturned:
 		return change, nil, giveBack(ctx, tx, c.ID)
 	}

@@ -3,8 +3,6 @@ package charges
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,41 +35,47 @@ func readAvailable(ctx context.Context, db querier, sql string, skus []string) (
 	return available, nil
 }
 
-const allocateSQL = `
-UPDATE inventory i SET allocated = i.allocated + n.quantity
-  FROM unnest($1::text[], $2::bigint[]) AS n (sku, quantity)
- WHERE i.sku = n.sku`
-
-// allocate allocates to each member all of its items or, where one is short, none, one member after the other: those before it come first. It
-// returns what is short for each. From here until tx ends nobody else has the SKUs.
-func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
+// allot tells what is short for each member: with all of its items, or with none where one is short, one member after the other, those before it
+// first. From here until tx ends nobody else has the SKUs.
+func allot(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
 	available, err := readAvailable(ctx, tx, lockAvailableSQL, skusOf(members))
 	if err != nil {
 		return nil, err
 	}
 	short = make([][]Shortage, len(members))
-	sums := map[string]int64{}
 	for m, items := range members {
 		if short[m] = shortOf(items, available); len(short[m]) > 0 {
 			continue
 		}
 		for _, i := range items {
 			available[i.SKU] -= i.Quantity
-			sums[i.SKU] += i.Quantity
 		}
 	}
-	skus := slices.Sorted(maps.Keys(sums))
-	quantities := make([]int64, len(skus))
-	for i, sku := range skus {
-		quantities[i] = sums[sku]
+	return short, nil
+}
+
+const allocateSQL = `
+UPDATE inventory i SET allocated = i.allocated + n.quantity
+  FROM unnest($1::text[], $2::bigint[]) AS n (sku, quantity)
+ WHERE i.sku = n.sku`
+
+// allocate allocates a charge's items to it or, where one is short, none, and returns what is.
+func allocate(ctx context.Context, tx pgx.Tx, items []Item) (short []Shortage, err error) {
+	all, err := allot(ctx, tx, [][]Item{items})
+	if err != nil {
+		return nil, err
 	}
-	if len(skus) == 0 {
+	if short = all[0]; len(short) > 0 {
 		return short, nil
+	}
+	skus, quantities := make([]string, len(items)), make([]int64, len(items))
+	for i, item := range items {
+		skus[i], quantities[i] = item.SKU, item.Quantity
 	}
 	if _, err := tx.Exec(ctx, allocateSQL, skus, quantities); err != nil {
 		return nil, fmt.Errorf("allocate inventory: %w", err)
 	}
-	return short, nil
+	return nil, nil
 }
 
 // The rows are locked in the order of their SKUs before any is changed.
@@ -93,29 +97,6 @@ UPDATE inventory i SET allocated = i.allocated - back.quantity
 func giveBack(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 	if err := outbox.WriteLast(ctx, tx, giveBackSQL, charge); err != nil {
 		return fmt.Errorf("give back the items of charge %s: %w", charge, err)
-	}
-	return nil
-}
-
-const insertItemsSQL = `
-INSERT INTO charge_item (charge_id, sku, quantity, stock)
-SELECT charge_id, sku, quantity, 'held' FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (charge_id, sku, quantity)`
-
-// insertItems writes down what the charges hold.
-func insertItems(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
-	var ids uuids
-	var skus []string
-	var quantities []int64
-	for _, c := range accepted {
-		for _, i := range c.Request.Items {
-			ids, skus, quantities = append(ids, c.charge.ID), append(skus, i.SKU), append(quantities, i.Quantity)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, insertItemsSQL, ids, skus, quantities); err != nil {
-		return fmt.Errorf("insert items: %w", err)
 	}
 	return nil
 }
