@@ -157,3 +157,35 @@ func findKeys(ctx context.Context, db querier, claims []*claim) (map[uuid.UUID]k
 	}
 	return known, nil
 }
+
+const findReferencesSQL = `
+SELECT asked.place FROM unnest($1::integer[], $2::text[], $3::text[]) AS asked (place, caller, reference)
+  JOIN charge c ON c.caller = asked.caller AND c.reference = asked.reference AND NOT c.reference_freed`
+
+// markReferences marks the claims without stock whose reference belongs to a charge, which is what they are refused for then.
+func markReferences(ctx context.Context, db querier, claims []*claim) error {
+	var places []int32
+	var callers, references []string
+	for i, c := range claims {
+		c.named = false
+		if len(c.short) > 0 && !c.used && c.Request.Reference != "" {
+			places, callers, references = append(places, int32(i)), append(callers, c.Caller), append(references, c.Request.Reference)
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	rows, err := db.Query(ctx, findReferencesSQL, places, callers, references)
+	if err != nil {
+		return fmt.Errorf("find references: %w", err)
+	}
+	var place int
+	_, err = pgx.ForEachRow(rows, []any{&place}, func() error {
+		claims[place].named = true
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find references: %w", err)
+	}
+	return nil
+}
