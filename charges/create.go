@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +26,7 @@ type CreateCharge struct {
 
 // Answer is the response to one [CreateCharge]; with Err set it says why there is none.
 //
-// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InsufficientInventoryError], an *[InvalidError], [ErrKeyInUse], or the database's.
+// Err is a *[KeyReusedError], a *[ReferenceInUseError], an *[InsufficientInventoryError], an *[InvalidError], [ErrKeyInUse], [ErrInventoryBusy], or the database's.
 type Answer struct {
 	Status   int    // 202; 200 where the stored answer has expired and the charge is shown as it is now
 	Body     []byte // the charge as JSON; the same bytes as long as the answer is stored
@@ -110,37 +111,53 @@ func (s *Service) awaitTwin(ctx context.Context, c *claim) error {
 	return err
 }
 
-// accept commits charge, key with its answer, event and job of every claim whose key and reference are free, and marks the others as taken.
+// accept commits charge, key with its answer, event, items and job of every claim whose key and reference are free and whose items are to be had, and
+// marks the others as taken.
 func (s *Service) accept(ctx context.Context, claims []*claim) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	return outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error {
-		inStock, err := passOver(ctx, tx, claims)
-		if err != nil {
+	for len(claims) > 0 {
+		err := outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error { return s.acceptIn(ctx, tx, claims) })
+		if !errors.Is(err, errSoldOut) {
 			return err
 		}
-		accepted, taken, err := insertCharges(ctx, tx, inStock)
-		for _, c := range accepted {
-			c.taken = false
-		}
-		for _, c := range taken {
-			c.taken = true
-		}
-		if err != nil || len(accepted) == 0 {
-			return err
-		}
-		if accepted, err = hold(ctx, tx, accepted); err != nil || len(accepted) == 0 {
-			return err
-		}
-		if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
-			return err
-		}
-		jobs := make([]outbox.Entry, len(accepted))
-		for i, c := range accepted {
-			jobs[i] = outbox.Entry{Kind: outbox.KindCharge, ChargeID: c.charge.ID}
-		}
-		return s.outbox.Enqueue(ctx, tx, jobs)
-	})
+		claims = slices.DeleteFunc(slices.Clone(claims), func(c *claim) bool { return len(c.short) > 0 })
+	}
+	return nil
+}
+
+// errSoldOut says that some of the claims have come too late, which are marked, and that nothing was kept of the others either.
+var errSoldOut = errors.New("the items of some are gone")
+
+// acceptIn writes what claims need. The rows of SKUs are locked last, for no longer than the commit takes, since everybody who buys the same queues
+// for them: so whoever is too late has been written already, and the others are written once more without. That is once for each time that
+// something sells out; from then on passOver knows.
+func (s *Service) acceptIn(ctx context.Context, tx pgx.Tx, claims []*claim) error {
+	inStock, err := passOver(ctx, tx, claims)
+	if err != nil {
+		return err
+	}
+	accepted, taken, err := insertCharges(ctx, tx, inStock)
+	for _, c := range accepted {
+		c.taken = false
+	}
+	for _, c := range taken {
+		c.taken = true
+	}
+	if err != nil || len(accepted) == 0 {
+		return err
+	}
+	if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
+		return err
+	}
+	jobs := make([]outbox.Entry, len(accepted))
+	for i, c := range accepted {
+		jobs[i] = outbox.Entry{Kind: outbox.KindCharge, ChargeID: c.charge.ID}
+	}
+	if err := s.outbox.Enqueue(ctx, tx, jobs); err != nil {
+		return err
+	}
+	return hold(ctx, tx, accepted)
 }
 
 // passOver marks the claims for more than is available, before anything is written or locked for them: once something is sold out, most are such.
@@ -150,51 +167,40 @@ func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim
 	if len(skus) == 0 {
 		return claims, nil
 	}
-	available, err := readAvailable(ctx, tx, readAvailableSQL, skus)
+	available, err := readAvailable(ctx, tx, skus)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range claims {
-		if c.short = shortOf(c.Request.Items, available); len(c.short) > 0 {
-			c.taken = true
-		} else {
+		if !c.lacks(shortOf(c.charge.Items, available)) {
 			inStock = append(inStock, c)
 		}
 	}
 	return inStock, nil
 }
 
-// hold allots their items to the claims, which have their rows, in the order in which they have come, and [insertKeys] allocates them. Those that are too late for the last
-// one leave nothing behind.
-func hold(ctx context.Context, tx pgx.Tx, inserted []*claim) (held []*claim, err error) {
-	if len(skusOf(itemsOf(inserted))) == 0 {
-		return inserted, nil
+// hold allocates their items to the claims, in the order in which they have come.
+func hold(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
+	selling := slices.DeleteFunc(slices.Clone(accepted), func(c *claim) bool { return len(c.charge.Items) == 0 })
+	if len(selling) == 0 {
+		return nil
 	}
-	short, err := allot(ctx, tx, itemsOf(inserted))
+	short, err := allocate(ctx, tx, itemsOf(selling))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var refused []*claim
-	for i, c := range inserted {
-		if c.short = short[i]; len(c.short) > 0 {
-			c.taken = true
-			refused = append(refused, c)
-		} else {
-			held = append(held, c)
+	for i, c := range selling {
+		if c.lacks(short[i]) {
+			err = errSoldOut
 		}
 	}
-	if len(refused) > 0 {
-		if err := removeCharges(ctx, tx, refused); err != nil {
-			return nil, err
-		}
-	}
-	return held, nil
+	return err
 }
 
 func itemsOf(claims []*claim) [][]Item {
 	items := make([][]Item, len(claims))
 	for i, c := range claims {
-		items[i] = c.Request.Items
+		items[i] = c.charge.Items
 	}
 	return items
 }
@@ -231,6 +237,14 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 		return Answer{Err: err}, false
 	}
 	return Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}, false
+}
+
+// lacks marks a claim that is too late for its items.
+func (c *claim) lacks(short []Shortage) bool {
+	if c.short = short; len(short) > 0 {
+		c.taken = true
+	}
+	return len(short) > 0
 }
 
 // lack refuses a claim for want of its items, and for nothing else. One that lacks none has met what was gone before it could be read.
@@ -313,8 +327,11 @@ func newClaim(c CreateCharge) *claim {
 	return k
 }
 
-// asKeyInUse names the wait for another transaction's key that took too long.
+// asKeyInUse names the wait for another transaction's key that took too long. Whoever waits for a SKU has the key.
 func asKeyInUse(err error) error {
+	if errors.Is(err, ErrInventoryBusy) {
+		return err
+	}
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
 		return fmt.Errorf("%w (%w)", ErrKeyInUse, err)
 	}

@@ -8,6 +8,8 @@
 // table, with the event and the receipt's job in the same transaction. [Service.Unfinished] tells the
 // outbox what still waits, whatever became of River's rows.
 //
+// What a charge sells is allocated to it when it is accepted, and follows its status from then on ([Stock]): the two never change but together.
+//
 // Stripe's list is read once for all charges whose payments may be in it ([Reading]), and before anything is sent because nothing is on record, what a
 // restored database may have forgotten ([Restoration]).
 //

@@ -35,6 +35,14 @@ func (e *QuantityError) Error() string {
 // ErrInventoryBusy says that charges for a SKU, or others who set its quantity, have kept its row for too long. Nothing was written.
 var ErrInventoryBusy = errors.New("others hold the row of the SKU: try again")
 
+// asInventoryBusy names the wait for a SKU's row that took too long.
+func asInventoryBusy(err error) error {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		return fmt.Errorf("%w (%w)", ErrInventoryBusy, err)
+	}
+	return err
+}
+
 // SetInventory sets how many of a SKU were ever stocked, whatever was sold of them since: doing it twice changes nothing, and a delivery of 5 adds
 // 5 to what was set before. It is an [*InvalidError] for a SKU that none can be or a quantity that is out of bounds, a [*QuantityError] for less
 // than is held and taken, and [ErrInventoryBusy] where the row was not to be had within 5 s. Who did it is written down.
@@ -80,11 +88,8 @@ func setQuantity(ctx context.Context, tx pgx.Tx, sku string, quantity int64) (wa
 UPDATE inventory SET quantity = $2, updated_at = clock_timestamp() WHERE sku = $1 AND quantity <> $2 AND allocated <= $2`, sku, quantity)
 		}
 	}
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
-		err = fmt.Errorf("%w (%w)", ErrInventoryBusy, err)
-	}
 	if err != nil {
-		return 0, false, fmt.Errorf("set the quantity of %s: %w", sku, err)
+		return 0, false, fmt.Errorf("set the quantity of %s: %w", sku, asInventoryBusy(err))
 	}
 	return was, tag.RowsAffected() == 1, nil
 }

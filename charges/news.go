@@ -63,7 +63,7 @@ func (s *Service) takeNews(ctx context.Context, tx pgx.Tx, c Charge, here Accoun
 		t.note = RulingContradicted
 		change = Change{To: NeedsReview, Payment: n.ID, Reason: string(t.note)}
 	}
-	told := before.Status == state.Status && c.awaitsRuling(change.To) && c.Review.Reason == string(RulingContradicted) // nothing new to write down
+	told := before.Status == state.Status && c.awaitsRuling(change.To) && c.Review.Reason != string(DuplicatePayment) // nothing new to write down
 	if c.PaymentIntent == nil {
 		c.PaymentIntent = &n.ID
 		if told || !c.goesTo(change) { // else the change brings it along

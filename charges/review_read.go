@@ -52,7 +52,7 @@ func (s *Service) shortNow(ctx context.Context, c Charge) ([]Shortage, error) {
 	if c.Review == nil || c.Review.Reason != InsufficientInventory {
 		return []Shortage{}, nil
 	}
-	available, err := readAvailable(ctx, s.reads, readAvailableSQL, skusOf([][]Item{c.Items}))
+	available, err := readAvailable(ctx, s.reads, skusOf([][]Item{c.Items}))
 	if err != nil {
 		return nil, err
 	}

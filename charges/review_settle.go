@@ -95,7 +95,7 @@ func (s *Service) rule(ctx context.Context, tx pgx.Tx, d dossier, r Ruling) erro
 			return err
 		}
 	}
-	change, err := s.ruledStock(ctx, tx, c, change, r, data)
+	change, err := ruledStock(ctx, tx, c, change, r, data)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (s *Service) rule(ctx context.Context, tx pgx.Tx, d dossier, r Ruling) erro
 }
 
 // ruledStock is withStock for what a person decides, who is told where the items are not to be had any more, and can know how to come by them.
-func (s *Service) ruledStock(ctx context.Context, tx pgx.Tx, c Charge, ruled Change, r Ruling, data map[string]any) (Change, error) {
-	change, short, err := s.withStock(ctx, tx, c, ruled)
+func ruledStock(ctx context.Context, tx pgx.Tx, c Charge, ruled Change, r Ruling, data map[string]any) (Change, error) {
+	change, short, err := withStock(ctx, tx, c, ruled)
 	if err != nil {
 		return change, err
 	}

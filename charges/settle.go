@@ -163,7 +163,7 @@ func (s *Service) move(ctx context.Context, tx pgx.Tx, c Charge, change Change, 
 		data["status"], data["payment_intent"] = change.To, change.Payment
 		return recordIgnored(ctx, tx, c, actor, data)
 	}
-	change, short, err := s.withStock(ctx, tx, c, change)
+	change, short, err := withStock(ctx, tx, c, change)
 	if err != nil {
 		return err
 	}

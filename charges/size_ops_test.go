@@ -37,13 +37,16 @@ var waitingPages = int(*sizeRows)
 var sizeOps = []sizeOp{
 	{"accept", onePages, "Create", func(t *testing.T, s *sized) { s.accept(t, 1) }},
 	{"accept a hundred", 4000, "Create", func(t *testing.T, s *sized) { s.accept(t, 100) }},
-	{"hold the last", onePages, "SetInventory Inventory Create", func(t *testing.T, s *sized) {
+	{"hold the last", onePages, "SetInventory Inventory Create Evidence", func(t *testing.T, s *sized) {
 		sku := "sku-" + uuid.NewString()
 		must[Inventory](t)(s.SetInventory(t.Context(), sku, 1, "operator:ada"))
 		for i := range 2 {
 			a := s.Create(t.Context(), CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Items = []Item{{SKU: sku, Quantity: 1}} })})
 			if want := i == 0; want != (a.Err == nil) {
 				t.Fatalf("%d: %v", i, a.Err)
+			}
+			if a.Err == nil {
+				must[Evidence](t)(s.Evidence(t.Context(), a.ChargeID))
 			}
 		}
 		if v := must[Inventory](t)(s.Inventory(t.Context(), sku)); v.Held != 1 || v.Available != 0 {

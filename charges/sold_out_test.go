@@ -7,34 +7,25 @@ import (
 	"github.com/google/uuid"
 )
 
-// stock puts so many of a SKU there.
-func (f *fixture) stock(t *testing.T, sku string, quantity int64) {
-	t.Helper()
-	if _, err := f.SetInventory(t.Context(), sku, quantity, "operator:ada"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func selling(sku string, quantity int64, reference string) Request {
-	return request(func(r *Request) { r.Items, r.Reference = []Item{{SKU: sku, Quantity: quantity}}, reference })
-}
-
 // Of those that are refused together, each is told what it is refused for: another charge of its order comes before the want of its items, and its
 // own earlier charge before both.
 func TestI4RefusalsOfACrowdNameTheirReasons(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.stock(t, "last", 1)
-	first := CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling("last", 1, "order-1")}
+	lastFor := func(reference string) Request {
+		return request(func(r *Request) { r.Items, r.Reference = []Item{{SKU: "last", Quantity: 1}}, reference })
+	}
+	first := CreateCharge{Caller: "shop", Key: uuid.New(), Request: lastFor("order-1")}
 	sold := f.Create(t.Context(), first)
 	if sold.Err != nil {
 		t.Fatal(sold.Err)
 	}
 	claims := []*claim{
-		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling("last", 1, "order-2")}),
-		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling("last", 1, "order-1")}),
-		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling("last", 1, "")}),
-		newClaim(CreateCharge{Caller: "other", Key: uuid.New(), Request: selling("last", 1, "order-1")}),
+		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: lastFor("order-2")}),
+		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: lastFor("order-1")}),
+		newClaim(CreateCharge{Caller: "shop", Key: uuid.New(), Request: lastFor("")}),
+		newClaim(CreateCharge{Caller: "other", Key: uuid.New(), Request: lastFor("order-1")}),
 		newClaim(first),
 	}
 	f.acceptAll(t, claims)

@@ -55,22 +55,22 @@ func stockAt(to Status, now Stock) Stock {
 
 // withStock adds to a change of a locked charge what becomes of its items. What was returned is allocated again where the charge goes on after
 // all, as with a payment that succeeds late; what is not to be had any more stays with others, and a success without it is for a person.
-func (s *Service) withStock(ctx context.Context, tx pgx.Tx, c Charge, change Change) (Change, []Shortage, error) {
+func withStock(ctx context.Context, tx pgx.Tx, c Charge, change Change) (Change, []Shortage, error) {
 	if c.Stock == nil {
 		return change, nil, nil
 	}
 	change.stock = stockAt(change.To, *c.Stock)
 	switch {
 	case *c.Stock == StockReturned && change.stock != StockReturned:
-		short, err := allocate(ctx, tx, c.Items)
-		if err != nil || len(short) == 0 {
+		short, err := allocate(ctx, tx, [][]Item{c.Items})
+		if err != nil || len(short[0]) == 0 {
 			return change, nil, err
 		}
 		change.stock = StockReturned
 		if change.To == Succeeded {
 			change.To, change.Reason = NeedsReview, InsufficientInventory
 		}
-		return change, short, nil
+		return change, short[0], nil
 	case *c.Stock != StockReturned && change.stock == StockReturned:
 		return change, nil, giveBack(ctx, tx, c.ID)
 	}

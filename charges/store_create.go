@@ -67,7 +67,7 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 // uuids are sent to PostgreSQL as they are. Those of package uuid would take the way over their text.
 type uuids = [][16]byte
 
-// Keys come with what is held and the beginning of the audit trail in one statement. It allocates what was allotted under its rows' locks.
+// Keys come with what is held and the beginning of the audit trail in one statement.
 const insertKeysSQL = `
 WITH event AS (
     INSERT INTO charge_event (charge_id, type, to_status, actor)
@@ -75,17 +75,14 @@ WITH event AS (
       FROM unnest($2::text[], $3::uuid[]) AS new (caller, charge_id)
 ), item AS (
     INSERT INTO charge_item (charge_id, sku, quantity, stock)
-    SELECT charge_id, sku, quantity, 'held' FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS new (charge_id, sku, quantity)
-), allocated AS (
-    UPDATE inventory i SET allocated = i.allocated + n.quantity
-      FROM (SELECT sku, sum(quantity)::bigint AS quantity FROM unnest($8::text[], $9::bigint[]) AS held (sku, quantity) GROUP BY sku) AS n
-     WHERE i.sku = n.sku)
+    SELECT charge_id, sku, quantity, 'held' FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS new (charge_id, sku, quantity))
 INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
 SELECT key, caller, 'charge', charge_id, $5, body, $6
   FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)`
 
-// insertKeys stores under each key the answer that it gets from now on, allocates and writes down what each charge holds, and begins its audit trail.
+// insertKeys stores under each key the answer that it gets from now on, writes down what each charge is to hold, and begins its audit trail.
 func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
+	accepted = slices.Clone(accepted)
 	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	n := len(accepted)
 	keys, callers, ids, bodies := make(uuids, n), make([]string, n), make(uuids, n), make([][]byte, n)
@@ -100,7 +97,7 @@ func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Dura
 		}
 		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID, Expires: expires}
 		keys[i], callers[i], ids[i], bodies[i] = c.Key, c.Caller, c.charge.ID, body
-		for _, item := range c.Request.Items {
+		for _, item := range c.charge.Items {
 			holders, skus, quantities = append(holders, c.charge.ID), append(skus, item.SKU), append(quantities, item.Quantity)
 		}
 	}

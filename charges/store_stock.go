@@ -3,6 +3,8 @@ package charges
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -10,15 +12,9 @@ import (
 	"github.com/oncepay/oncepay/outbox"
 )
 
-const readAvailableSQL = `SELECT sku, quantity - allocated FROM inventory WHERE sku = ANY ($1)`
-
-// lockAvailableSQL locks in the order of the SKUs, so that two transactions never wait for each other in a circle, and reads what the last to
-// hold a lock has left.
-const lockAvailableSQL = readAvailableSQL + ` ORDER BY sku FOR NO KEY UPDATE`
-
 // readAvailable is how much is available of each SKU that was ever stocked.
-func readAvailable(ctx context.Context, db querier, sql string, skus []string) (map[string]int64, error) {
-	rows, err := db.Query(ctx, sql, skus)
+func readAvailable(ctx context.Context, db querier, skus []string) (map[string]int64, error) {
+	rows, err := db.Query(ctx, `SELECT sku, quantity - allocated FROM inventory WHERE sku = ANY ($1)`, skus)
 	if err != nil {
 		return nil, fmt.Errorf("read inventory: %w", err)
 	}
@@ -35,14 +31,45 @@ func readAvailable(ctx context.Context, db querier, sql string, skus []string) (
 	return available, nil
 }
 
-// allot tells what is short for each member: with all of its items, or with none where one is short, one member after the other, those before it
-// first. From here until tx ends nobody else has the SKUs.
-func allot(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
-	available, err := readAvailable(ctx, tx, lockAvailableSQL, skusOf(members))
+// Rows are locked in the order of the SKUs, so that two transactions never wait for each other in a circle, and read as the last to hold a lock
+// has left them.
+const allocateSQL = `
+WITH wanted AS (
+    SELECT sku, quantity FROM unnest($1::text[], $2::bigint[]) AS wanted (sku, quantity)
+), locked AS MATERIALIZED (
+    SELECT sku, quantity - allocated AS available FROM inventory WHERE sku = ANY ($1) ORDER BY sku FOR NO KEY UPDATE
+)
+UPDATE inventory i SET allocated = i.allocated + wanted.quantity
+  FROM locked JOIN wanted ON wanted.sku = locked.sku
+ WHERE i.sku = locked.sku
+   AND NOT EXISTS (SELECT FROM wanted w LEFT JOIN locked l ON l.sku = w.sku WHERE l.available IS NULL OR l.available < w.quantity)`
+
+// allocate allocates their items to all members or, where there is not enough, to none. Then it tells what is short for each if they are served one
+// after the other, those before it first. From here until tx ends nobody else has the SKUs.
+func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
+	sums := map[string]int64{}
+	for _, items := range members {
+		for _, i := range items {
+			sums[i.SKU] += i.Quantity
+		}
+	}
+	skus := slices.Sorted(maps.Keys(sums))
+	quantities := make([]int64, len(skus))
+	for i, sku := range skus {
+		quantities[i] = sums[sku]
+	}
+	tag, err := tx.Exec(ctx, allocateSQL, skus, quantities)
+	if err != nil {
+		return nil, asInventoryBusy(fmt.Errorf("allocate inventory: %w", err))
+	}
+	short = make([][]Shortage, len(members))
+	if tag.RowsAffected() == int64(len(skus)) {
+		return short, nil
+	}
+	available, err := readAvailable(ctx, tx, skus)
 	if err != nil {
 		return nil, err
 	}
-	short = make([][]Shortage, len(members))
 	for m, items := range members {
 		if short[m] = shortOf(items, available); len(short[m]) > 0 {
 			continue
@@ -52,30 +79,6 @@ func allot(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage
 		}
 	}
 	return short, nil
-}
-
-const allocateSQL = `
-UPDATE inventory i SET allocated = i.allocated + n.quantity
-  FROM unnest($1::text[], $2::bigint[]) AS n (sku, quantity)
- WHERE i.sku = n.sku`
-
-// allocate allocates a charge's items to it or, where one is short, none, and returns what is.
-func allocate(ctx context.Context, tx pgx.Tx, items []Item) (short []Shortage, err error) {
-	all, err := allot(ctx, tx, [][]Item{items})
-	if err != nil {
-		return nil, err
-	}
-	if short = all[0]; len(short) > 0 {
-		return short, nil
-	}
-	skus, quantities := make([]string, len(items)), make([]int64, len(items))
-	for i, item := range items {
-		skus[i], quantities[i] = item.SKU, item.Quantity
-	}
-	if _, err := tx.Exec(ctx, allocateSQL, skus, quantities); err != nil {
-		return nil, fmt.Errorf("allocate inventory: %w", err)
-	}
-	return nil, nil
 }
 
 // The rows are locked in the order of their SKUs before any is changed.
@@ -97,18 +100,6 @@ UPDATE inventory i SET allocated = i.allocated - back.quantity
 func giveBack(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 	if err := outbox.WriteLast(ctx, tx, giveBackSQL, charge); err != nil {
 		return fmt.Errorf("give back the items of charge %s: %w", charge, err)
-	}
-	return nil
-}
-
-// removeCharges takes back the rows of charges that this very transaction has inserted.
-func removeCharges(ctx context.Context, tx pgx.Tx, refused []*claim) error {
-	ids := make(uuids, len(refused))
-	for i, c := range refused {
-		ids[i] = c.charge.ID
-	}
-	if _, err := tx.Exec(ctx, `DELETE FROM charge WHERE id = ANY ($1)`, ids); err != nil {
-		return fmt.Errorf("remove charges without stock: %w", err)
 	}
 	return nil
 }

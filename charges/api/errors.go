@@ -82,10 +82,11 @@ func problemOf(err error) problem {
 		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")
 		p.Inventory = &quantity.Inventory
 		return p
-	case errors.Is(err, charges.ErrInventoryBusy):
-		return newProblem(codeUnavailable, "Others keep the SKU's row for too long. Nothing was written; send the same again.").withRetryAfter(retryDatabase)
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)
+	case errors.Is(err, charges.ErrInventoryBusy) && !errors.Is(err, outbox.ErrInDoubt):
+		return newProblem(codeUnavailable, "Others have kept the stock of a SKU for too long. Nothing was written; send the same again, with the same key where it has one.").
+			withRetryAfter(retryDatabase)
 	case errors.Is(err, charges.ErrBusy):
 		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
@@ -93,7 +94,7 @@ func problemOf(err error) problem {
 	case errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrInDoubt):
 		return errOverloaded
 	case outbox.Unavailable(err), errors.Is(err, context.Canceled): // the latter for a client that has gone
-		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again with the same key: it has one effect at most.").
+		return newProblem(codeUnavailable, "The database cannot be asked now. Send the same request again, with the same key where it has one: it has one effect at most.").
 			withRetryAfter(retryDatabase)
 	default:
 		return newProblem(codeInternal, "Something went wrong here. request_id names it in the logs. The same request can be sent again with the same key.")

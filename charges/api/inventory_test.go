@@ -2,12 +2,14 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,16 +228,22 @@ func TestListInventory(t *testing.T) {
 			t.Errorf("%s: %+v", query, p.Fields)
 		}
 	}
-	next := *decode[page](t, d.get(t, alice, "/inventory?limit=1").body).NextCursor
-	d.get(t, alice, "/charges?cursor="+next).wantProblem(t, http.StatusBadRequest, "invalid_request")
-	d.get(t, alice, "/charges/"+charge.ID+"/events?cursor="+next).wantProblem(t, http.StatusBadRequest, "invalid_request")
+	// SKUs that are as long as other lists' ids.
+	for sku, path := range map[string]string{"sixteen-bytes-ok": "/charges", "eightsku": "/charges/" + charge.ID + "/events"} {
+		cursor := "?cursor=" + base64.RawURLEncoding.EncodeToString([]byte("\x03"+sku))
+		if r := d.get(t, alice, "/inventory"+cursor); r.status != http.StatusOK {
+			t.Errorf("after %s: %d %s", sku, r.status, r.body)
+		}
+		d.get(t, alice, path+cursor).wantProblem(t, http.StatusBadRequest, "invalid_request")
+	}
 	d.get(t, alice, "/inventory/a.1?expand=charges").wantProblem(t, http.StatusBadRequest, "invalid_request")
 }
 
-// I8: whoever sets a quantity while others keep the SKU is told to come back, and nothing is written.
+// I8: whoever sets a quantity, or asks for items, while others keep the SKU is told to come back, and nothing is written.
 func TestI8InventoryHeldByAnother(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, nil)
+	d.stocked(t, "mug", 1)
 	d.stocked(t, "tee", 1)
 	conn, err := pgx.Connect(context.Background(), d.url)
 	if err != nil {
@@ -246,15 +254,21 @@ func TestI8InventoryHeldByAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `SELECT FROM inventory WHERE sku = 'tee' FOR UPDATE`); err != nil {
+	if _, err := tx.Exec(t.Context(), `SELECT FROM inventory FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	d.put(t, operator, "tee", `{"quantity":2}`).wantUnavailable(t)
+	key := newKey()
+	var both sync.WaitGroup
+	both.Go(func() { d.put(t, operator, "tee", `{"quantity":2}`).wantUnavailable(t) })
+	both.Go(func() { d.post(t, alice, key, selling(item("mug", 1))).wantUnavailable(t) })
+	both.Wait()
+	d.wantRows(t, 0)
 	d.wantStock(t, "tee 1 = 1 + 0 + 0") // reading waits for nobody
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	d.stocked(t, "tee", 2)
+	d.accept(t, alice, key, selling(item("mug", 1)))
 }
 
 func TestI8InventoryWithoutDatabase(t *testing.T) {
