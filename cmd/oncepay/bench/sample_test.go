@@ -90,7 +90,7 @@ func TestTargetsOfItems(t *testing.T) {
 	}
 	with := []Stat{
 		stat("accept", hotItem, 16, 1), stat("accept", hotItem, 64, 74), stat("accept", refused, 64, 100), stat("accept", hotItem, 256, 75), stat("accept", refused, 256, 99),
-		stat("endtoend", settlingHot, 0, 80),
+		stat("endtoend", settlingHot, 0, 85),
 	}
 	without := []Stat{stat("accept", shared, 16, 100), stat("accept", shared, 64, 100), stat("accept", shared, 256, 100), stat("endtoend", settling, 0, 100)}
 	want := map[string]bool{

@@ -72,7 +72,7 @@ func (r *Report) targets() (all []Target) {
 // What is left of a rate where every charge wants the same item.
 const (
 	hotAccept = 0.75 // the SKU's row is locked by one transaction at a time, and there is a row more to write
-	hotSettle = 0.8 // there is a row more to change
+	hotSettle = 0.85 // there is a row more to change
 )
 
 // itemTargets judges what items cost, beside the same without them.
