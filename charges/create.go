@@ -185,9 +185,6 @@ func hold(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
 	if len(selling) == 0 {
 		return nil
 	}
-	if err := insertItems(ctx, tx, selling); err != nil {
-		return err
-	}
 	short, err := allocate(ctx, tx, itemsOf(selling))
 	if err != nil {
 		return err
@@ -208,7 +205,7 @@ func itemsOf(claims []*claim) [][]Item {
 	return items
 }
 
-// findUses finds out for what the claims' keys were used.
+// findUses finds out for what the claims' keys were used, and for those that lack items whether that is all: once something is sold out, most do.
 func (s *Service) findUses(ctx context.Context, claims []*claim) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
@@ -219,7 +216,7 @@ func (s *Service) findUses(ctx context.Context, claims []*claim) error {
 	for _, c := range claims {
 		c.use, c.used = known[c.Key]
 	}
-	return nil
+	return markReferences(ctx, s.reads, claims)
 }
 
 // answerTaken answers a claim whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
@@ -229,7 +226,7 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 		return s.answerKnown(ctx, c, c.use), false
 	case c.err != nil:
 		return Answer{Err: c.err}, false
-	case c.Request.Reference == "":
+	case c.Request.Reference == "", len(c.short) > 0 && !c.named:
 		return c.lack()
 	}
 	other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
@@ -298,6 +295,7 @@ type claim struct {
 	again       bool       // what it has met was gone before it could be read
 	use         keyUse
 	used        bool // its key was, for that
+	named       bool // it lacks items, and its reference belongs to another charge
 	answer      Answer
 }
 

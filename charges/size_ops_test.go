@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,28 +38,6 @@ var waitingPages = int(*sizeRows)
 var sizeOps = []sizeOp{
 	{"accept", onePages, "Create", func(t *testing.T, s *sized) { s.accept(t, 1) }},
 	{"accept a hundred", 4000, "Create", func(t *testing.T, s *sized) { s.accept(t, 100) }},
-	{"hold the last", onePages, "SetInventory Inventory Create Evidence", func(t *testing.T, s *sized) {
-		sku := "sku-" + uuid.NewString()
-		must[Inventory](t)(s.SetInventory(t.Context(), sku, 1, "operator:ada"))
-		for i := range 2 {
-			a := s.Create(t.Context(), CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Items = []Item{{SKU: sku, Quantity: 1}} })})
-			if want := i == 0; want != (a.Err == nil) {
-				t.Fatalf("%d: %v", i, a.Err)
-			}
-			if a.Err == nil {
-				must[Evidence](t)(s.Evidence(t.Context(), a.ChargeID))
-			}
-		}
-		if v := must[Inventory](t)(s.Inventory(t.Context(), sku)); v.Held != 1 || v.Available != 0 {
-			t.Errorf("%+v", v)
-		}
-		must[Inventory](t)(s.SetInventory(t.Context(), sku, 2, "operator:ada"))
-	}},
-	{"list inventory", pagePages, "ListInventory", func(t *testing.T, s *sized) {
-		if list, _, err := s.ListInventory(t.Context(), "", 50); err != nil || len(list) == 0 {
-			t.Fatal(len(list), err)
-		}
-	}},
 	{"accept again", onePages, "Create Key Get", func(t *testing.T, s *sized) {
 		first := CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference = uuid.NewString() })}
 		for i, status := range []int{202, 202, 200} { // new, stored, and expired
@@ -144,8 +123,7 @@ var sizeOps = []sizeOp{
 		must[time.Duration](t)(s.SettleReceipt(t.Context(), id, claim.ID, ReceiptResult{Status: ReceiptSent, MessageID: "m"}))
 	}},
 	{"decline", onePages, "Begin Settle", func(t *testing.T, s *sized) {
-		b := s.begin(t, s.pick(t, Pending), s.here())
-		must[bool](t)(s.Settle(t.Context(), b.Attempt, Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: NewPaymentMethod}}}))
+		s.decline(t, s.pick(t, Pending))
 	}},
 	{"look", onePages, "Looked TakeReading SaveReading DropReading", func(t *testing.T, s *sized) {
 		s.exec(t, `DELETE FROM reading_payment; DELETE FROM reading`)
@@ -304,7 +282,7 @@ var sizeOps = []sizeOp{
 func TestEveryMethodIsExplained(t *testing.T) {
 	t.Parallel()
 	explained := map[string]bool{}
-	for _, op := range sizeOps {
+	for _, op := range slices.Concat(itemOps, sizeOps) {
 		for _, name := range strings.Fields(op.methods) {
 			explained[name] = true
 		}
@@ -333,11 +311,11 @@ func (s *sized) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-func (s *sized) accept(t *testing.T, n int) {
+func (s *sized) accept(t *testing.T, n int, items ...Item) {
 	t.Helper()
 	claims := make([]*claim, n)
 	for i := range claims {
-		claims[i] = newClaim(CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference = uuid.NewString() })})
+		claims[i] = newClaim(CreateCharge{Caller: "shop-3", Key: uuid.New(), Request: request(func(r *Request) { r.Reference, r.Items = uuid.NewString(), items })})
 	}
 	s.acceptAll(t, claims)
 	for _, c := range claims {
@@ -374,6 +352,12 @@ func (s *sized) pay(t *testing.T, id uuid.UUID) {
 	}
 	n := paidNow(b.Charge)
 	must[bool](t)(s.Settle(t.Context(), b.Attempt, Result{Outcome: Answered, HTTPStatus: 200, News: &n}))
+}
+
+func (s *sized) decline(t *testing.T, id uuid.UUID) {
+	t.Helper()
+	b := s.begin(t, id, s.here())
+	must[bool](t)(s.Settle(t.Context(), b.Attempt, Result{Outcome: Answered, Change: Change{To: Failed, Failure: &Failure{Code: "card_declined", Advice: NewPaymentMethod}}}))
 }
 
 // paidNow is Stripe's news that a charge's payment has succeeded.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,10 +39,11 @@ func TestPlansAtSize(t *testing.T) {
 	if err := pgtest.Fill(t.Context(), pool, *sizeRows, *sizeRows/10); err != nil {
 		t.Fatal(err)
 	}
+	allocatedAsHeld(t, pool)
 	sample := readSample(t, pool)
 	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 		x := newExplained(t, url, mode)
-		for _, op := range sizeOps {
+		for _, op := range slices.Concat(itemOps, sizeOps) {
 			t.Run(mode+"/"+op.name, func(t *testing.T) {
 				x.begin(op.bound)
 				op.run(t, &sized{Service: x.service, box: x.box, pool: pool, sample: sample})
@@ -50,6 +52,7 @@ func TestPlansAtSize(t *testing.T) {
 		}
 		x.service.pool.Close() // and so tell the server what was used
 	}
+	allocatedAsHeld(t, pool)
 	unused(t, pool)
 }
 

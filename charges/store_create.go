@@ -67,22 +67,28 @@ func insertCharges(ctx context.Context, tx pgx.Tx, claims []*claim) (accepted, t
 // uuids are sent to PostgreSQL as they are. Those of package uuid would take the way over their text.
 type uuids = [][16]byte
 
-// Keys come with the beginning of the audit trail in one statement.
+// Keys come with what is held and the beginning of the audit trail in one statement.
 const insertKeysSQL = `
 WITH event AS (
     INSERT INTO charge_event (charge_id, type, to_status, actor)
     SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller
-      FROM unnest($2::text[], $3::uuid[]) AS new (caller, charge_id))
+      FROM unnest($2::text[], $3::uuid[]) AS new (caller, charge_id)
+), item AS (
+    INSERT INTO charge_item (charge_id, sku, quantity, stock)
+    SELECT charge_id, sku, quantity, 'held' FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS new (charge_id, sku, quantity))
 INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
 SELECT key, caller, 'charge', charge_id, $5, body, $6
   FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)`
 
-// insertKeys stores under each key the answer that it gets from now on, and begins the audit trail of each charge.
+// insertKeys stores under each key the answer that it gets from now on, writes down what each charge is to hold, and begins its audit trail.
 func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Duration) error {
 	accepted = slices.Clone(accepted)
 	slices.SortFunc(accepted, func(a, b *claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as PostgreSQL sorts them
 	n := len(accepted)
 	keys, callers, ids, bodies := make(uuids, n), make([]string, n), make(uuids, n), make([][]byte, n)
+	var holders uuids
+	var skus []string
+	var quantities []int64
 	expires := accepted[0].charge.CreatedAt.Add(ttl) // one transaction's charges have one age
 	for i, c := range accepted {
 		body, err := json.Marshal(c.charge)
@@ -91,9 +97,12 @@ func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Dura
 		}
 		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID, Expires: expires}
 		keys[i], callers[i], ids[i], bodies[i] = c.Key, c.Caller, c.charge.ID, body
+		for _, item := range c.charge.Items {
+			holders, skus, quantities = append(holders, c.charge.ID), append(skus, item.SKU), append(quantities, item.Quantity)
+		}
 	}
-	if _, err := tx.Exec(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, expires); err != nil {
-		return fmt.Errorf("insert idempotency keys and events: %w", err)
+	if _, err := tx.Exec(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, expires, holders, skus, quantities); err != nil {
+		return fmt.Errorf("insert idempotency keys, items and events: %w", err)
 	}
 	return nil
 }
@@ -144,4 +153,36 @@ func findKeys(ctx context.Context, db querier, claims []*claim) (map[uuid.UUID]k
 		return nil, fmt.Errorf("find idempotency keys: %w", err)
 	}
 	return known, nil
+}
+
+const findReferencesSQL = `
+SELECT asked.place FROM unnest($1::integer[], $2::text[], $3::text[]) AS asked (place, caller, reference)
+  JOIN charge c ON c.caller = asked.caller AND c.reference = asked.reference AND NOT c.reference_freed`
+
+// markReferences marks the claims without stock whose reference belongs to a charge, which is what they are refused for then.
+func markReferences(ctx context.Context, db querier, claims []*claim) error {
+	var places []int32
+	var callers, references []string
+	for i, c := range claims {
+		c.named = false
+		if len(c.short) > 0 && !c.used && c.Request.Reference != "" {
+			places, callers, references = append(places, int32(i)), append(callers, c.Caller), append(references, c.Request.Reference)
+		}
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	rows, err := db.Query(ctx, findReferencesSQL, places, callers, references)
+	if err != nil {
+		return fmt.Errorf("find references: %w", err)
+	}
+	var place int
+	_, err = pgx.ForEachRow(rows, []any{&place}, func() error {
+		claims[place].named = true
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("find references: %w", err)
+	}
+	return nil
 }

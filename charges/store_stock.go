@@ -103,26 +103,3 @@ func giveBack(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 	}
 	return nil
 }
-
-const insertItemsSQL = `
-INSERT INTO charge_item (charge_id, sku, quantity, stock)
-SELECT charge_id, sku, quantity, 'held' FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS new (charge_id, sku, quantity)`
-
-// insertItems writes down what the charges hold, before it is allocated to them.
-func insertItems(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
-	var ids uuids
-	var skus []string
-	var quantities []int64
-	for _, c := range accepted {
-		for _, i := range c.charge.Items {
-			ids, skus, quantities = append(ids, c.charge.ID), append(skus, i.SKU), append(quantities, i.Quantity)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, insertItemsSQL, ids, skus, quantities); err != nil {
-		return fmt.Errorf("insert items: %w", err)
-	}
-	return nil
-}

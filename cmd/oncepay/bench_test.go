@@ -61,10 +61,10 @@ func TestBench(t *testing.T) {
 			t.Errorf("latencies: %+v", s)
 		}
 	}
-	want := map[string]int{"endtoend/oncepay, charges/0/0": 1, "endtoend/c: no-op jobs/0/0": 1,
+	want := map[string]int{"endtoend/oncepay, charges/0/0": 1, "endtoend/oncepay, a hot item/0/0": 1, "endtoend/c: no-op jobs/0/0": 1,
 		"drain/calls to Stripe/0/0": 1, "drain/new, until they are settled/0/0": 1}
 	for _, clients := range []int{1, 4} {
-		for _, variant := range []string{"oncepay", "a: tx a request"} {
+		for _, variant := range []string{"oncepay", "oncepay, a hot item", "oncepay, sold out", "a: tx a request"} {
 			want[fmt.Sprintf("accept/%s/%d/0", variant, clients)] = 1
 		}
 	}
@@ -100,7 +100,7 @@ func TestBench(t *testing.T) {
 	if runtime.GOOS == "linux" && len(r.Costs) != 4 { // api or worker, and PostgreSQL
 		t.Errorf("costs: %+v", r.Costs)
 	}
-	for _, text := range []string{"rate to (a)", "no-op jobs (c)", "to that of an empty database", "rate to the allowed one"} {
+	for _, text := range []string{"rate to (a)", "end to end: with a hot item", "no-op jobs (c)", "to that of an empty database", "rate to the allowed one"} {
 		if !strings.Contains(table, text) {
 			t.Errorf("no target speaks of %q in\n%s", text, table)
 		}
@@ -134,7 +134,7 @@ func checkPlot(t *testing.T, path string) {
 			texts.Write(token)
 		}
 	}
-	for _, text := range []string{"Accepted charges", "Answered within", "Settled charges", "there already", "behind an outage", "CPU seconds", "a transaction a request"} {
+	for _, text := range []string{"Accepted charges", "Answered within", "wants the same item", "sold out, refused", "Settled charges", "with a hot item", "there already", "behind an outage", "CPU seconds", "a transaction a request"} {
 		if !strings.Contains(texts.String(), text) {
 			t.Errorf("the plot has no panel %q", text)
 		}

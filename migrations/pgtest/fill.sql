@@ -1,14 +1,16 @@
 -- A database as it is after thirty days of work: $1 charges, of which the last $2 wait behind an outage with their jobs. Everything
--- of a charge is made from its number, so that whoever reads can find it again.
+-- of a charge is made from its number, so that whoever reads can find it again. A third of them sell sku-0, and half of these another SKU as well.
 
 -- charge
 INSERT INTO charge (id, caller, idempotency_key, fingerprint, fingerprint_version, request, amount, currency, reference, reference_freed,
-                    status, payment_intent, failure_code, advice, review_reason, created_at, updated_at)
+                    status, stock, payment_intent, failure_code, advice, review_reason, created_at, updated_at)
 SELECT overlay(overlay(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || substr(h, 13) PLACING '7' FROM 13) PLACING '8' FROM 17)::uuid,
        'shop-' || g % 7, overlay(overlay(h PLACING '4' FROM 13) PLACING '8' FROM 17)::uuid, decode(h || h, 'hex'), 1,
        '{"amount":' || 100 + g % 90000 || ',"currency":"usd","description":"Order ' || g
-           || '","metadata":{"cart":"' || h || '"},"payment_method":"pm_card_visa","receipt_email":"buyer' || g || '@example.com","reference":"order-' || g || '"}',
+           || CASE WHEN g % 6 = 0 THEN '","items":[{"quantity":1,"sku":"sku-0"},{"quantity":2,"sku":"sku-' || g / 6 % 3000 + 1 || '"}],'
+                   WHEN g % 3 = 0 THEN '","items":[{"quantity":1,"sku":"sku-0"}],' ELSE '",' END || '"metadata":{"cart":"' || h || '"},"payment_method":"pm_card_visa","receipt_email":"buyer' || g || '@example.com","reference":"order-' || g || '"}',
        100 + g % 90000, 'usd', 'order-' || g, status IN ('failed', 'canceled'), status,
+       CASE WHEN g % 3 = 0 THEN CASE WHEN status = 'succeeded' THEN 'taken' WHEN status IN ('failed', 'canceled') THEN 'returned' ELSE 'held' END END,
        CASE WHEN status IN ('succeeded', 'failed', 'requires_action') THEN 'pi_' || left(h, 24) END,
        CASE status WHEN 'failed' THEN 'card_declined' END, CASE status WHEN 'failed' THEN 'new_payment_method' END,
        CASE status WHEN 'needs_review' THEN 'stored_failure' END, at, at + interval '2 seconds'
@@ -16,6 +18,16 @@ SELECT overlay(overlay(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12,
                CASE WHEN g > $1 - $2 THEN 'pending' WHEN g % 1000 = 0 THEN 'needs_review' WHEN g % 1000 = 1 THEN 'requires_action'
                     WHEN g % 100 < 8 THEN 'failed' WHEN g % 100 = 8 THEN 'canceled' ELSE 'succeeded' END AS status
           FROM generate_series(1, $1::bigint) AS g) AS made
+
+-- charge_item
+INSERT INTO charge_item (charge_id, sku, quantity, stock)
+SELECT id, i.sku, i.quantity, stock FROM charge, jsonb_to_recordset(request::jsonb -> 'items') AS i (sku text, quantity bigint) WHERE stock IS NOT NULL
+
+-- inventory
+INSERT INTO inventory (sku, quantity, allocated)
+SELECT sku, allocated + CASE WHEN sku LIKE '%7' THEN 0 ELSE 1000000 END, allocated
+  FROM (SELECT i.sku, coalesce(sum(i.quantity) FILTER (WHERE stock <> 'returned'), 0) AS allocated
+          FROM charge, jsonb_to_recordset(request::jsonb -> 'items') AS i (sku text, quantity bigint) WHERE stock IS NOT NULL GROUP BY i.sku) AS sold
 
 -- idempotency_key
 INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, created_at, expires_at)
@@ -45,9 +57,9 @@ INSERT INTO look (charge_id, operation, complete, seen, begun_at, looked_at)
 SELECT id, 'charge', true, 10, updated_at, updated_at FROM charge WHERE status = 'needs_review' OR amount % 100 = 57 AND status = 'succeeded'
 
 -- payment
-INSERT INTO payment (id, charge_id, status, as_of, received, failure_code, failed_as_of, client_secret, followed, updated_at)
+INSERT INTO payment (id, charge_id, status, as_of, received, failure_code, advice, failed_as_of, client_secret, followed, updated_at)
 SELECT payment_intent, id, CASE status WHEN 'failed' THEN 'requires_payment_method' ELSE status END, updated_at,
-       CASE status WHEN 'succeeded' THEN amount ELSE 0 END, failure_code, CASE WHEN failure_code IS NOT NULL THEN updated_at END,
+       CASE status WHEN 'succeeded' THEN amount ELSE 0 END, failure_code, advice, CASE WHEN failure_code IS NOT NULL THEN updated_at END,
        CASE status WHEN 'requires_action' THEN payment_intent || '_secret_1' END, status = 'requires_action', updated_at
   FROM charge WHERE payment_intent IS NOT NULL
 

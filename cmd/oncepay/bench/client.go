@@ -3,11 +3,10 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +17,33 @@ func init() { uuid.EnableRandPool() } // a key costs no system call
 // placeholder is a key's room in a request.
 const placeholder = "00000000-0000-4000-8000-000000000000"
 
+// order is what a client posts again and again, and what it must be answered.
+type order struct {
+	body   string
+	status int
+	says   string // in the answer's body
+}
+
+// accepted tells whether the answer is a charge.
+func (o order) accepted() bool { return o.status == http.StatusAccepted }
+
+// SKUs that bench sells.
+const (
+	hotSKU     = "hot"
+	soldOutSKU = "sold-out"
+)
+
+var (
+	usual   = order{body: body, status: http.StatusAccepted}
+	hot     = order{body: bodyFor(hotSKU), status: http.StatusAccepted, says: `"stock":"held"`}
+	soldOut = order{body: bodyFor(soldOutSKU), status: http.StatusConflict, says: `"insufficient_inventory"`}
+)
+
+// bodyFor is an ordinary charge that sells one of a SKU.
+func bodyFor(sku string) string {
+	return strings.TrimSuffix(body, "}") + `,"items":[{"sku":"` + sku + `","quantity":1}]}`
+}
+
 // body is an ordinary charge.
 const body = `{"amount":1099,"currency":"usd","payment_method":"pm_card_visa","receipt_email":"buyer@example.com",` +
 	`"description":"Three books and a lamp","metadata":{"cart":"8a14c9","channel":"web"},"reference":"order-` + placeholder + `"}`
@@ -27,18 +53,20 @@ const body = `{"amount":1099,"currency":"usd","payment_method":"pm_card_visa","r
 type client struct {
 	conn    net.Conn
 	in      *bufio.Reader
+	order   order
 	request []byte
 	rooms   [][]byte // of the key in request
+	said    bytes.Buffer
 }
 
-func dial(address, token string) (*client, error) {
+func dial(address, token string, o order) (*client, error) {
 	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{conn: conn, in: bufio.NewReader(conn)}
+	c := &client{conn: conn, in: bufio.NewReader(conn), order: o}
 	c.request = fmt.Appendf(nil, "POST /charge HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nIdempotency-Key: %s\r\n\r\n%s", address, token, len(body), placeholder, body)
+		"Content-Length: %d\r\nIdempotency-Key: %s\r\n\r\n%s", address, token, len(o.body), placeholder, o.body)
 	for from := 0; ; {
 		at := bytes.Index(c.request[from:], []byte(placeholder))
 		if at < 0 {
@@ -49,7 +77,7 @@ func dial(address, token string) (*client, error) {
 	}
 }
 
-// post makes one charge and returns how long the answer took. Any answer but 202 is an error.
+// post makes one charge and returns how long the answer took. Any answer but the order's is an error.
 func (c *client) post() (time.Duration, error) {
 	key := uuid.New().String()
 	for _, room := range c.rooms {
@@ -66,12 +94,13 @@ func (c *client) post() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read the answer: %w", err)
 	}
-	if answer.StatusCode != http.StatusAccepted {
-		said, err := io.ReadAll(io.LimitReader(answer.Body, 1000))
-		return 0, errors.Join(fmt.Errorf("POST /charge was answered %s: %s", answer.Status, said), err)
-	}
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	c.said.Reset()
+	if _, err := c.said.ReadFrom(answer.Body); err != nil {
 		return 0, fmt.Errorf("read the answer: %w", err)
 	}
-	return time.Since(began), answer.Body.Close()
+	took := time.Since(began)
+	if answer.StatusCode != c.order.status || !bytes.Contains(c.said.Bytes(), []byte(c.order.says)) {
+		return 0, fmt.Errorf("POST /charge was answered %s: %s", answer.Status, c.said.Next(1000))
+	}
+	return took, answer.Body.Close()
 }

@@ -13,5 +13,6 @@
 //	pgbench.go, template.go  the same inserts without us, and rows that look like ours
 //	sample.go, table.go, report.go, svg.go, plot.go  what comes out
 //
-// Nothing is sampled: every latency counts, every answer has to be a 202, and what was acknowledged has to be in the database.
+// Nothing is sampled: every latency counts, every answer has to be the one that is asked for, and what was accepted has to be in
+// the database, with its items.
 package bench

@@ -54,7 +54,7 @@ func (b *bench) drain(ctx context.Context) error {
 	if _, err := box.PauseProvider(ctx, outbox.Stripe, "bench", "the outage that is measured"); err != nil {
 		return err
 	}
-	if _, err := b.driveCount(ctx, a, fillers, b.Drain); err != nil {
+	if _, err := b.driveCount(ctx, a, usual, fillers, b.Drain); err != nil {
 		return err
 	}
 	if sent, err := d.count(ctx, `SELECT count(*) FROM attempt`); err != nil {
@@ -102,7 +102,7 @@ func (b *bench) drainBacklog(ctx context.Context, d *database, a *apiProcess, bo
 	group, both := errgroup.WithContext(ctx)
 	drained := make(chan struct{})
 	group.Go(func() error {
-		c, err := dial(a.address, token)
+		c, err := dial(a.address, token, usual)
 		if err != nil {
 			return err
 		}

@@ -11,8 +11,9 @@ import (
 
 // Variants of endtoend.
 const (
-	settling = "oncepay, charges"
-	engine   = "c: no-op jobs"
+	settling    = "oncepay, charges"
+	settlingHot = "oncepay, a hot item"
+	engine      = "c: no-op jobs"
 )
 
 const (
@@ -34,10 +35,11 @@ func (b *bench) endToEnd(ctx context.Context) error {
 		return err
 	}
 	measure := map[string]func() (Sample, error){
-		settling: func() (Sample, error) { return b.settleRound(ctx, "endtoend", d, a, b.Charges) },
-		engine:   func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges, b.Concurrency) },
+		settling:    func() (Sample, error) { return b.settleRound(ctx, "endtoend", d, a, usual, b.Charges) },
+		settlingHot: func() (Sample, error) { return b.settleRound(ctx, "", d, a, hot, b.Charges) },
+		engine:      func() (Sample, error) { return b.noopRound(ctx, d, 2*b.Charges, b.Concurrency) },
 	}
-	if _, err := b.settleRound(ctx, "", d, a, max(1, b.Charges/10)); err != nil { // warms up
+	if _, err := b.settleRound(ctx, "", d, a, usual, max(1, b.Charges/10)); err != nil { // warms up
 		return err
 	}
 	// With so many at once as ours, (c) is held back by how often River fetches; this tells what it can do.
@@ -47,7 +49,7 @@ func (b *bench) endToEnd(ctx context.Context) error {
 	}
 	b.note("a River client that works %d no-op jobs at once, and not %d, comes to %.0f/s", manyNoops, b.Concurrency, free.PerSecond)
 	for round := range b.Rounds {
-		for _, name := range rotated([]string{settling, engine}, round) {
+		for _, name := range rotated([]string{settling, settlingHot, engine}, round) {
 			s, err := measure[name]()
 			if err != nil {
 				return err
@@ -57,7 +59,21 @@ func (b *bench) endToEnd(ctx context.Context) error {
 		}
 	}
 	b.noteCeiling()
+	if err := checkTaken(ctx, d); err != nil {
+		return err
+	}
 	return a.stop()
+}
+
+// checkTaken sees that every item that was sold has its place with its charge, and that all of it is counted.
+func checkTaken(ctx context.Context, d *database) error {
+	var sold, taken, allocated int
+	err := d.pool.QueryRow(ctx, `
+SELECT count(*), count(*) FILTER (WHERE stock = 'taken'), (SELECT sum(allocated)::bigint FROM inventory) FROM charge_item`).Scan(&sold, &taken, &allocated)
+	if err == nil && (sold != taken || sold != allocated) {
+		err = fmt.Errorf("%d items were sold, of which %d are taken and %d allocated", sold, taken, allocated)
+	}
+	return err
 }
 
 const unsettled = `
@@ -79,9 +95,9 @@ func idOf(at time.Time) uuid.UUID {
 }
 
 // settleRound puts charges there and settles them.
-func (b *bench) settleRound(ctx context.Context, section string, d *database, a *apiProcess, n int) (Sample, error) {
+func (b *bench) settleRound(ctx context.Context, section string, d *database, a *apiProcess, o order, n int) (Sample, error) {
 	began := time.Now()
-	if _, err := b.driveCount(ctx, a, fillers, n); err != nil {
+	if _, err := b.driveCount(ctx, a, o, fillers, n); err != nil {
 		return Sample{}, err
 	}
 	return b.settle(ctx, section, d, began, n)

@@ -26,7 +26,7 @@ func (b *bench) growth(ctx context.Context) error {
 		}
 	}
 	// What is put there is copied from the last of these.
-	if _, err := b.settleRound(ctx, "", grown.database, grown.api, 10); err != nil {
+	if _, err := b.settleRound(ctx, "", grown.database, grown.api, usual, 10); err != nil {
 		return err
 	}
 	for _, size := range b.Growth {
@@ -66,7 +66,7 @@ func (b *bench) growth(ctx context.Context) error {
 
 func (b *bench) warm(ctx context.Context, g *growing) error {
 	began := time.Now()
-	d, err := b.driveFor(ctx, g.api, b.GrowthClients, b.warmUp())
+	d, err := b.driveFor(ctx, g.api, usual, b.GrowthClients, b.warmUp())
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (b *bench) growthRound(ctx context.Context, g *growing, size int64, round i
 	}
 	began := time.Now()
 	used := b.usedBy(map[string]int{"api": g.api.cmd.Process.Pid})
-	d, err := b.driveFor(ctx, g.api, b.GrowthClients, b.RoundDuration)
+	d, err := b.driveFor(ctx, g.api, usual, b.GrowthClients, b.RoundDuration)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ const patience = time.Minute
 
 // driven is what came of a load.
 type driven struct {
-	acknowledged int             // all answers
+	acknowledged int             // all answers, each the order's
 	counted      int             // those within the time that was measured
 	took         time.Duration   // that time
 	latencies    []time.Duration // of those counted, ascending
@@ -35,20 +35,20 @@ func (d driven) quantile(share float64) float64 {
 	return float64(d.latencies[at]) / float64(time.Millisecond)
 }
 
-// driveFor lets clients post for so long. Answers that come later are awaited, and not counted.
-func (b *bench) driveFor(ctx context.Context, a *apiProcess, clients int, d time.Duration) (driven, error) {
-	return b.drive(ctx, a, clients, d, func(began time.Time) bool { return time.Since(began) < d })
+// driveFor lets clients post an order for so long. Answers that come later are awaited, and not counted.
+func (b *bench) driveFor(ctx context.Context, a *apiProcess, o order, clients int, d time.Duration) (driven, error) {
+	return b.drive(ctx, a, o, clients, d, func(began time.Time) bool { return time.Since(began) < d })
 }
 
 // driveCount lets clients post n charges together.
-func (b *bench) driveCount(ctx context.Context, a *apiProcess, clients, n int) (driven, error) {
+func (b *bench) driveCount(ctx context.Context, a *apiProcess, o order, clients, n int) (driven, error) {
 	var left atomic.Int64
 	left.Store(int64(n))
-	return b.drive(ctx, a, min(clients, n), 0, func(time.Time) bool { return left.Add(-1) >= 0 })
+	return b.drive(ctx, a, o, min(clients, n), 0, func(time.Time) bool { return left.Add(-1) >= 0 })
 }
 
 // drive lets clients post while there is more to do. limit bounds what is counted; 0: everything is.
-func (b *bench) drive(ctx context.Context, a *apiProcess, n int, limit time.Duration, more func(began time.Time) bool) (driven, error) {
+func (b *bench) drive(ctx context.Context, a *apiProcess, o order, n int, limit time.Duration, more func(began time.Time) bool) (driven, error) {
 	clients := make([]*client, 0, n)
 	defer func() {
 		for _, c := range clients {
@@ -56,7 +56,7 @@ func (b *bench) drive(ctx context.Context, a *apiProcess, n int, limit time.Dura
 		}
 	}()
 	for range n {
-		c, err := dial(a.address, token)
+		c, err := dial(a.address, token, o)
 		if err != nil {
 			return driven{}, err
 		}

@@ -44,6 +44,16 @@ func (r *Report) latencyPanel() panel {
 		r.across(shared, "Oncepay", ours, slowest), r.across(plain, "a transaction a request", other, slowest))}
 }
 
+func (r *Report) itemPanel() panel {
+	rate := func(s Stat) Spread { return s.PerSecond }
+	with := r.across(hotItem, "the same item in each", another, rate)
+	if len(with.points) == 0 {
+		return panel{}
+	}
+	return panel{title: "Every charge wants the same item", under: "answers per second, over the number of clients", lines: drawn(
+		r.across(shared, "no items", ours, rate), with, r.across(refused, "sold out, refused", other, rate))}
+}
+
 func perSecond(rate float64) string { return fmt.Sprintf("%.0f/s", rate) }
 
 func (r *Report) endToEndPanel() panel {
@@ -52,11 +62,14 @@ func (r *Report) endToEndPanel() panel {
 		return panel{}
 	}
 	rate, jobs := us.PerSecond.Median, c.PerSecond.Median
-	return panel{title: "Settled charges per second", under: "paid and mailed at the simulators; a charge is two jobs of the queue", bars: []bar{
+	p := panel{title: "Settled charges per second", under: "paid and mailed at the simulators; a charge is two jobs of the queue", bars: []bar{
 		{"Oncepay, charges", ours, rate, perSecond(rate)},
-		{"half of the queue's jobs", another, jobs / 2, perSecond(jobs / 2)},
-		{"the queue, no-op jobs", other, jobs, perSecond(jobs)},
 	}}
+	if with := find(r.Stats, "endtoend", settlingHot, 0); with != nil {
+		p.bars = append(p.bars, bar{"with a hot item", ours, with.PerSecond.Median, perSecond(with.PerSecond.Median)})
+	}
+	p.bars = append(p.bars, bar{"half of the queue's jobs", another, jobs / 2, perSecond(jobs / 2)}, bar{"the queue, no-op jobs", other, jobs, perSecond(jobs)})
+	return p
 }
 
 func (r *Report) growthPanel() panel {

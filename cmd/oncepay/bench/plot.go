@@ -47,7 +47,7 @@ type panel struct {
 // plot draws what was measured.
 func (r *Report) plot() []byte {
 	var panels []panel
-	for _, p := range []panel{r.acceptPanel(), r.latencyPanel(), r.endToEndPanel(), r.growthPanel(), r.drainPanel(), r.costPanel()} {
+	for _, p := range []panel{r.acceptPanel(), r.latencyPanel(), r.itemPanel(), r.endToEndPanel(), r.growthPanel(), r.drainPanel(), r.costPanel()} {
 		if len(p.lines)+len(p.bars) > 0 {
 			panels = append(panels, p)
 		}

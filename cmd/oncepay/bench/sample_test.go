@@ -82,6 +82,41 @@ func TestTargetsOfAccept(t *testing.T) {
 	}
 }
 
+// What items cost is judged beside the same without them, and not where either was not measured.
+func TestTargetsOfItems(t *testing.T) {
+	t.Parallel()
+	stat := func(section, variant string, clients int, rate float64) Stat {
+		return Stat{Section: section, Variant: variant, Clients: clients, PerSecond: Spread{rate, rate, rate}}
+	}
+	with := []Stat{
+		stat("accept", hotItem, 16, 1), stat("accept", hotItem, 64, 74), stat("accept", refused, 64, 100), stat("accept", hotItem, 256, 75), stat("accept", refused, 256, 99),
+		stat("endtoend", settlingHot, 0, 85),
+	}
+	without := []Stat{stat("accept", shared, 16, 100), stat("accept", shared, 64, 100), stat("accept", shared, 256, 100), stat("endtoend", settling, 0, 100)}
+	want := map[string]bool{
+		"accept, 64 clients: with a hot item to without": false, "accept, 64 clients: refusals once it is sold out to charges without": true,
+		"accept, 256 clients: with a hot item to without": true, "accept, 256 clients: refusals once it is sold out to charges without": false,
+		"end to end: with a hot item to without": true,
+	}
+	all := (&Report{Stats: slices.Concat(with, without)}).targets()
+	for _, target := range all {
+		if met, known := want[target.What]; !known || met != target.Met {
+			t.Errorf("%+v", target)
+		}
+	}
+	if len(all) != len(want) {
+		t.Errorf("%+v", all)
+	}
+	for _, alone := range [][]Stat{with, without} {
+		if all := (&Report{Stats: alone}).targets(); len(all) > 0 {
+			t.Errorf("judged beside nothing: %+v", all)
+		}
+	}
+	if p := (&Report{Stats: without}).itemPanel(); len(p.lines) > 0 {
+		t.Errorf("drawn without items: %+v", p)
+	}
+}
+
 // Whoever comes first, each comes first as often.
 func TestRotated(t *testing.T) {
 	t.Parallel()

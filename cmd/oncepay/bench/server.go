@@ -166,7 +166,7 @@ func assertDurable(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// database is one of the server's, with the schema and a caller's token.
+// database is one of the server's, with the schema, a caller's token and its stock.
 type database struct {
 	name, url string
 	pool      *pgxpool.Pool
@@ -193,7 +193,7 @@ func (b *bench) database(ctx context.Context, name string) (*database, error) {
 	if d.pool, err = b.open(ctx, d.url); err != nil {
 		return nil, err
 	}
-	return d, d.addToken(ctx)
+	return d, d.prepare(ctx)
 }
 
 func (d *database) count(ctx context.Context, query string, args ...any) (n int, err error) {

@@ -17,12 +17,19 @@ const token = "bench_caller"
 
 func (d *database) outbox() (*outbox.Outbox, error) { return outbox.New(d.pool) }
 
-func (d *database) addToken(ctx context.Context) error {
+// prepare gives the caller its token, and stocks what is sold: one SKU without end, and nothing of the other.
+func (d *database) prepare(ctx context.Context) error {
 	box, err := d.outbox()
 	if err != nil {
 		return err
 	}
-	return charges.New(d.pool, box, charges.Options{}).AddToken(ctx, token, "bench", charges.Caller)
+	service := charges.New(d.pool, box, charges.Options{})
+	for sku, quantity := range map[string]int64{hotSKU: charges.MaxStock, soldOutSKU: 0} {
+		if _, err := service.SetInventory(ctx, sku, quantity, "bench"); err != nil {
+			return err
+		}
+	}
+	return service.AddToken(ctx, token, "bench", charges.Caller)
 }
 
 // apiProcess is a running API.

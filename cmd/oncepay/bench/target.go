@@ -45,6 +45,7 @@ func (r *Report) targets() (all []Target) {
 			all = append(all, Target{at + "rate to (a)", fmt.Sprintf("%.2f", ratio), fmt.Sprintf("at least 1.00, within noise: %.2f", nearly), ratio >= nearly})
 		}
 	}
+	all = append(all, r.itemTargets()...)
 	if us, c := find(r.Stats, "endtoend", settling, 0), find(r.Stats, "endtoend", engine, 0); us != nil && c != nil {
 		all = append(all, atLeast("end to end: charges to no-op jobs (c)", us.PerSecond.Median/c.PerSecond.Median, 0.25))
 	}
@@ -64,6 +65,33 @@ func (r *Report) targets() (all []Target) {
 		if most := mostMemory[c.process]; most > 0 && c.peak > 0 {
 			all = append(all, Target{"cost: memory of the " + c.process, megabytes(c.peak), "below " + megabytes(most), c.peak < most})
 		}
+	}
+	return all
+}
+
+// What is left of a rate where every charge wants the same item.
+const (
+	hotAccept = 0.75 // the SKU's row is locked by one transaction at a time, and there is a row more to write
+	hotSettle = 0.85 // there is a row more to change
+)
+
+// itemTargets judges what items cost, beside the same without them.
+func (r *Report) itemTargets() (all []Target) {
+	for _, with := range r.Stats {
+		without := find(r.Stats, with.Section, shared, with.Clients)
+		if with.Section != "accept" || with.Clients < 64 || without == nil {
+			continue
+		}
+		at, ratio := fmt.Sprintf("accept, %d clients: ", with.Clients), with.PerSecond.Median/without.PerSecond.Median
+		switch with.Variant {
+		case hotItem:
+			all = append(all, atLeast(at+"with a hot item to without", ratio, hotAccept))
+		case refused:
+			all = append(all, atLeast(at+"refusals once it is sold out to charges without", ratio, 1))
+		}
+	}
+	if with, without := find(r.Stats, "endtoend", settlingHot, 0), find(r.Stats, "endtoend", settling, 0); with != nil && without != nil {
+		all = append(all, atLeast("end to end: with a hot item to without", with.PerSecond.Median/without.PerSecond.Median, hotSettle))
 	}
 	return all
 }
