@@ -14,7 +14,8 @@ import (
 )
 
 // The walk follows the ids, which are in the order of their time, so that a batch costs the same however many attempts there are and however many
-// of the old ones stay. What was sent is judged by the database's own clock.
+// of the old ones stay. With OFFSET 0 each of its charges is asked about by itself: PostgreSQL takes a batch for one charge, for which it would read all
+// payments that are followed. What was sent is judged by the database's own clock.
 const removeAttemptsSQL = `
 WITH old AS MATERIALIZED (
     SELECT id, charge_id FROM attempt WHERE id > $1 AND id < $2 ORDER BY id LIMIT $4
@@ -26,9 +27,9 @@ WITH old AS MATERIALIZED (
        AND c.updated_at < clock_timestamp() - $3::interval
        AND NOT EXISTS (SELECT FROM attempt a WHERE a.charge_id = c.id
                           AND (a.sent_at >= clock_timestamp() - $3::interval OR a.outcome IS NULL OR a.outcome IN ('unknown', 'stored_failure')))
-       AND NOT EXISTS (SELECT FROM payment p WHERE p.charge_id = c.id AND p.followed)
-       AND NOT EXISTS (SELECT FROM receipt r WHERE r.charge_id = c.id AND r.status IN ('pending', 'sending', 'unknown'))
-       AND NOT EXISTS (SELECT FROM refund_reading w WHERE w.charge_id = c.id)
+       AND NOT EXISTS (SELECT FROM payment p WHERE p.charge_id = c.id AND p.followed OFFSET 0)
+       AND NOT EXISTS (SELECT FROM receipt r WHERE r.charge_id = c.id AND r.status IN ('pending', 'sending', 'unknown') OFFSET 0)
+       AND NOT EXISTS (SELECT FROM refund_reading w WHERE w.charge_id = c.id OFFSET 0)
 ), looks AS (
     DELETE FROM look WHERE charge_id = ANY (ARRAY(SELECT id FROM done))
 ), gone AS (

@@ -89,7 +89,7 @@ WITH back AS (
       JOIN charge_item i ON i.charge_id = back.charge_id
      GROUP BY i.sku
 ), locked AS MATERIALIZED (
-    SELECT sku FROM inventory WHERE sku IN (SELECT sku FROM back) ORDER BY sku FOR NO KEY UPDATE
+    SELECT sku FROM inventory WHERE sku = ANY (ARRAY(SELECT sku FROM back)) ORDER BY sku FOR NO KEY UPDATE
 )
 UPDATE inventory i SET allocated = i.allocated - back.quantity
   FROM back JOIN locked ON locked.sku = back.sku
