@@ -37,10 +37,16 @@ var ErrInventoryBusy = errors.New("others hold the row of the SKU: try again")
 
 // asInventoryBusy names the wait for a SKU's row that took too long.
 func asInventoryBusy(err error) error {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+	if lockRefused(err) {
 		return fmt.Errorf("%w (%w)", ErrInventoryBusy, err)
 	}
 	return err
+}
+
+// lockRefused tells whether PostgreSQL gave up waiting for a lock that others hold.
+func lockRefused(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
 }
 
 // SetInventory sets how many of a SKU were ever stocked, whatever was sold of them since: doing it twice changes nothing, and a delivery of 5 adds
