@@ -2,6 +2,7 @@ package charges
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -55,6 +56,40 @@ func TestI3ResultsWhileASKUIsKept(t *testing.T) {
 	letGo()
 	declines.Wait()
 	f.wantStock(t, "tee", n/2, 0, n/2)
+}
+
+// While it is counted what is held of a SKU, whose quantity was set or could not be, others can lock its row.
+func TestSetInventoryKeepsNoSKU(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "tee", 2)
+	f.create(t, selling(Item{"tee", 2}))
+	for quantity, refused := range map[int64]bool{3: false, 1: true} {
+		uncounted, err := f.pool.Begin(t.Context())
+		if err == nil {
+			_, err = uncounted.Exec(t.Context(), `LOCK TABLE charge_item IN ACCESS EXCLUSIVE MODE`)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := make(chan error, 1)
+		go func() {
+			_, err := f.SetInventory(t.Context(), "tee", quantity, "operator:ada")
+			set <- err
+		}()
+		f.awaitLocks(t, 1)
+		if n := f.count(t, `SELECT count(*) FROM (SELECT FROM inventory WHERE sku = 'tee' FOR NO KEY UPDATE SKIP LOCKED) free`); n != 1 {
+			t.Errorf("set to %d: its row is kept", quantity)
+		}
+		if err := uncounted.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var less *QuantityError
+		if err := <-set; refused != errors.As(err, &less) || !refused && err != nil {
+			t.Errorf("set to %d: %v", quantity, err)
+		}
+	}
+	f.wantStock(t, "tee", 1, 2, 0)
 }
 
 // patient is how many results wait for a lock at a time.
