@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -174,8 +175,21 @@ func faultyField(pointer jsontext.Pointer) string {
 	case len(names) > 1 && names[0] == "metadata":
 		return metadataField(names[1])
 	case len(names) > 1 && names[0] == "items":
-		return strings.Join(append([]string{"items[" + names[1] + "]"}, names[2:]...), ".")
+		return itemField(names[1:])
 	default:
 		return memberLabel(names[0])
+	}
+}
+
+// itemField names an element of items, or a member of one. What the caller has made of items may be no list, and nest deeper than any request.
+func itemField(names []string) string {
+	n, err := strconv.ParseUint(names[0], 10, 32)
+	switch {
+	case err != nil:
+		return "items"
+	case len(names) == 1:
+		return fmt.Sprintf("items[%d]", n)
+	default:
+		return fmt.Sprintf("items[%d].%s", n, memberLabel(names[1]))
 	}
 }

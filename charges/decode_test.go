@@ -284,6 +284,28 @@ func TestRefusalsDoNotEchoValues(t *testing.T) {
 	}
 }
 
+// The names that a caller gives to the members of items are cut like any other, however deep they are and whatever items is.
+func TestFaultsOfItemsAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("made up ", 500)
+	twice := fmt.Sprintf(`{%q:1,%q:2}`, long, long)
+	for items, want := range map[string]string{
+		`[{"sku":"a","quantity":1,"sku":"b"}]`:             "items[0].sku",
+		`[{"sku":"a","quantity":1,` + twice[1:] + `]`:      "items[0].made up",
+		`[{"sku":"a","quantity":1},{"sku":` + twice + `}]`: "items[1].sku",
+		twice:                 "items",
+		`{"n":` + twice + `}`: "items",
+		`[{` + strings.Repeat(fmt.Sprintf(`%q:{`, long), 5) + `"a":1,"a":2}}}}}}]`: "items[0].made up",
+	} {
+		_, err := charges.DecodeRequest([]byte(bodyWith("items", items)))
+		for _, got := range refusedFields(t, err) {
+			if !strings.HasPrefix(got, want) || len(got) > 100 {
+				t.Errorf("%.60s: %d bytes %.120q, want %s", items, len(got), got, want)
+			}
+		}
+	}
+}
+
 func FuzzDecodeRequest(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "[]", "\ufeff{}", bodyWith("amount", "1e3"), bodyWith("amount", "01099"), bodyWith("description", `"\ud834\udd1e \\u0000"`),

@@ -36,9 +36,11 @@ type Service struct {
 	sales   *outbox.Together[*claim] // creates that hold items
 	uses    *outbox.Together[*claim]
 	begins  *outbox.Together[*beginning]
-	settles *outbox.Together[*ending]
+	settles *outbox.Together[*ending] // successes
 	claims  *outbox.Together[*claiming]
 	mails   *outbox.Together[*mailed]
+
+	giveBacks *outbox.Together[*ending] // all other results: they may give items back
 }
 
 // Options are the service's settings.
@@ -102,6 +104,7 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	s.uses = outbox.NewTogether(o.together("key.find"), s.findUses)
 	s.begins = outbox.NewTogether(o.together("attempt.begin"), s.beginTogether)
 	s.settles = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
+	s.giveBacks = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
 	s.claims = outbox.NewTogether(o.together("receipt.claim"), s.claimTogether)
 	s.mails = outbox.NewTogether(o.together("receipt.settle"), s.mailedTogether)
 	return s

@@ -47,6 +47,33 @@ func (f *fixture) wantStock(t *testing.T, sku string, available, held, taken int
 	f.lawful(t)
 }
 
+// awaitLocks waits until so many sessions wait for what others have locked.
+func (f *fixture) awaitLocks(t *testing.T, sessions int) {
+	t.Helper()
+	waiting := 0
+	for deadline := time.Now().Add(30 * time.Second); waiting < sessions; time.Sleep(time.Millisecond) { // the pace of the poll
+		if time.Now().After(deadline) {
+			t.Fatalf("%d sessions wait for a lock, want %d", waiting, sessions)
+		}
+		waiting = f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`)
+	}
+}
+
+// keep locks a SKU's row, as another process does that does not come to its end.
+func (f *fixture) keep(t *testing.T, sku string) (letGo func()) {
+	t.Helper()
+	tx, err := f.pool.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `SELECT FROM inventory WHERE sku = $1 FOR NO KEY UPDATE`, sku)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo = func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
+	t.Cleanup(letGo)
+	return letGo
+}
+
 func selling(items ...Item) Request { return request(func(r *Request) { r.Items = items }) }
 
 func one(sku string) Item { return Item{SKU: sku, Quantity: 1} }
@@ -197,10 +224,7 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 	go func() {
 		stranger <- other.Create(t.Context(), CreateCharge{Caller: "rival", Key: uuid.New(), Request: create.Request})
 	}()
-	deadline := time.Now().Add(time.Minute)
-	for time.Now().Before(deadline) && f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) < 2 {
-		time.Sleep(5 * time.Millisecond) // the pace of the poll
-	}
+	f.awaitLocks(t, 2)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,6 +236,20 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 		t.Errorf("another buyer: %+v", a)
 	}
 	f.wantStock(t, "tee", 0, 1, 0)
+}
+
+// Where a SKU's row does not change, for whatever reason, no charge is accepted as if it held its items.
+func TestStockThatIsNotAllocated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "tee", 1)
+	f.exec(t, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
+	f.exec(t, `CREATE TRIGGER nothing BEFORE UPDATE ON inventory FOR EACH ROW EXECUTE FUNCTION nothing()`)
+	var short *InsufficientInventoryError
+	if a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))}); a.Err == nil || errors.As(a.Err, &short) {
+		t.Errorf("it is %+v", a)
+	}
+	f.wantStock(t, "tee", 1, 0, 0)
 }
 
 // open returns a service as another process would have it.
@@ -314,88 +352,6 @@ func TestStockOfAHundred(t *testing.T) {
 	f.wantStock(t, "cap", n*3/2, 0, n/2)
 }
 
-// I7: a payment that succeeds after its charge was over, and after its items were given back, has them again; where nothing is left, a person is
-// asked, and cannot call it done as if there were.
-func TestI7LateSuccess(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, Options{})
-	f.stock(t, "tee", 1)
-	late := func(payment string, taken int64) (id uuid.UUID) {
-		t.Helper()
-		id = f.create(t, request(func(r *Request) { r.Items, r.ReceiptEmail = []Item{one("tee")}, "buyer@example.com" }))
-		f.settle(t, f.begin(t, id, Send), declined(payment))
-		f.wantStock(t, "tee", 1, 0, taken)
-		return id
-	}
-	success := func(payment string) News {
-		n := said("succeeded", payment)
-		n.AsOf, n.Received = n.AsOf.Add(time.Minute), 1099
-		return n
-	}
-
-	first, second := late("pi_1", 0), late("pi_2", 0)
-	if note := f.hear(t, first, success("pi_1")); note != PaidAfterEnd || f.status(t, first) != Succeeded {
-		t.Errorf("the first: %s, %s", note, f.status(t, first))
-	}
-	f.wantStock(t, "tee", 0, 0, 1)
-	for range 2 { // as events do, it comes again
-		if f.hear(t, second, success("pi_2")); f.status(t, second) != NeedsReview {
-			t.Errorf("the second is %s", f.status(t, second))
-		}
-	}
-	f.wantStock(t, "tee", 0, 0, 1)
-	c, err := f.Get(t.Context(), "shop", second)
-	if err != nil || c.Review == nil || c.Review.Reason != InsufficientInventory || *c.Stock != StockReturned || c.PaymentIntent == nil || c.Receipt != nil {
-		t.Errorf("%+v, %v", c, err)
-	}
-	if e := f.lastEvent(t, second); e.Type != "charge.needs_review" || fmt.Sprint(e.Data["short"]) != "[map[available:0 requested:1 sku:tee]]" {
-		t.Errorf("its trail ends with %+v", e)
-	}
-
-	var refused *RulingError
-	ruling := Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"}
-	if _, err := f.Rule(t.Context(), second, ruling); !errors.As(err, &refused) || !refused.Forceable {
-		t.Errorf("while nothing is left: %v", err)
-	}
-	f.stock(t, "tee", 2)
-	if c, err := f.Rule(t.Context(), second, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockTaken || c.Receipt == nil {
-		t.Errorf("once there is one: %+v, %v", c, err)
-	}
-	f.wantStock(t, "tee", 0, 0, 2)
-
-	f.stock(t, "tee", 3)
-	third, fourth := late("pi_3", 2), uuid.UUID{}
-	fourth = f.create(t, selling(one("tee")))
-	f.hear(t, third, success("pi_3"))
-	ruling.Force = true
-	if c, err := f.Rule(t.Context(), third, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockReturned || c.AmountCaptured != 1099 {
-		t.Errorf("forced: %+v, %v", c, err)
-	}
-	f.wantStock(t, "tee", 0, 1, 2)
-	f.settle(t, f.begin(t, fourth, Send), answered("succeeded", "pi_4"))
-	f.wantStock(t, "tee", 0, 0, 3)
-}
-
-// What a person decides moves the items as what Stripe says does.
-func TestStockOfRulings(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, Options{})
-	f.stock(t, "tee", 1)
-	stored := Result{Outcome: StoredFailure, HTTPStatus: 500, Change: Change{To: NeedsReview, Reason: "stored_failure"}}
-	id := f.create(t, selling(one("tee")))
-	f.settle(t, f.begin(t, id, Send), stored)
-	f.wantStock(t, "tee", 0, 1, 0)
-	f.rule(t, id, Ruling{As: Succeeded, Payment: "pi_9"})
-	f.wantStock(t, "tee", 0, 0, 1)
-	n := said("canceled", "pi_9") // Stripe knows better
-	if note := f.hear(t, id, n); note != RulingContradicted {
-		t.Errorf("%s", note)
-	}
-	f.wantStock(t, "tee", 0, 0, 1)
-	f.rule(t, id, Ruling{As: Failed, Force: true})
-	f.wantStock(t, "tee", 1, 0, 0)
-}
-
 // A process of a release that knows nothing of items cannot end a charge and leave them held, nor open one and leave them taken.
 func TestStockUnknownToAnOlderRelease(t *testing.T) {
 	t.Parallel()
@@ -409,46 +365,4 @@ func TestStockUnknownToAnOlderRelease(t *testing.T) {
 		}
 	}
 	f.wantStock(t, "tee", 0, 1, 0)
-}
-
-func TestSetInventory(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, Options{})
-	f.stock(t, "tee", 3)
-	f.create(t, selling(Item{"tee", 2}))
-	before, err := f.Inventory(t.Context(), "tee")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.stock(t, "tee", 3)
-	if again, err := f.Inventory(t.Context(), "tee"); err != nil || again != before {
-		t.Errorf("set again: %+v, %v; was %+v", again, err, before)
-	}
-	var less *QuantityError
-	if _, err := f.SetInventory(t.Context(), "tee", 1, "operator:ada"); !errors.As(err, &less) || less.Inventory.Held != 2 {
-		t.Errorf("less than is held: %v", err)
-	}
-	f.wantStock(t, "tee", 1, 2, 0)
-	f.stock(t, "tee", 2)
-	f.stock(t, "cap", 0)
-	f.wantStock(t, "tee", 0, 2, 0)
-	list, more, err := f.ListInventory(t.Context(), "", 1)
-	if err != nil || !more || len(list) != 1 || list[0].SKU != "cap" {
-		t.Errorf("%+v, %v, %v", list, more, err)
-	}
-	if list, more, err = f.ListInventory(t.Context(), "cap", 1); err != nil || more || len(list) != 1 || list[0].SKU != "tee" {
-		t.Errorf("%+v, %v, %v", list, more, err)
-	}
-	var invalid *InvalidError
-	for sku, quantity := range map[string]int64{"": 1, "a b": 1, "-a": 1, "fine": -1, "fine2": MaxStock + 1} {
-		if _, err := f.SetInventory(t.Context(), sku, quantity, "operator:ada"); !errors.As(err, &invalid) {
-			t.Errorf("%q, %d: %v", sku, quantity, err)
-		}
-	}
-	if _, err := f.Inventory(t.Context(), "nothing"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("%v", err)
-	}
-	if n := f.count(t, `SELECT count(*) FROM operator_action WHERE action = 'inventory.set' AND actor = 'operator:ada'`); n != 3 {
-		t.Errorf("%d actions on record", n)
-	}
 }

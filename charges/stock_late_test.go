@@ -1,0 +1,129 @@
+package charges
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// I7: a payment that succeeds after its charge was over, and after its items were given back, has them again; where nothing is left, a person is
+// asked, and cannot call it done as if there were.
+func TestI7LateSuccess(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "tee", 1)
+	late := func(payment string, taken int64) (id uuid.UUID) {
+		t.Helper()
+		id = f.create(t, request(func(r *Request) { r.Items, r.ReceiptEmail = []Item{one("tee")}, "buyer@example.com" }))
+		f.settle(t, f.begin(t, id, Send), declined(payment))
+		f.wantStock(t, "tee", 1, 0, taken)
+		return id
+	}
+	success := func(payment string) News {
+		n := said("succeeded", payment)
+		n.AsOf, n.Received = n.AsOf.Add(time.Minute), 1099
+		return n
+	}
+
+	first, second := late("pi_1", 0), late("pi_2", 0)
+	if note := f.hear(t, first, success("pi_1")); note != PaidAfterEnd || f.status(t, first) != Succeeded {
+		t.Errorf("the first: %s, %s", note, f.status(t, first))
+	}
+	f.wantStock(t, "tee", 0, 0, 1)
+	for range 2 { // as events do, it comes again
+		if f.hear(t, second, success("pi_2")); f.status(t, second) != NeedsReview {
+			t.Errorf("the second is %s", f.status(t, second))
+		}
+	}
+	f.wantStock(t, "tee", 0, 0, 1)
+	c, err := f.Get(t.Context(), "shop", second)
+	if err != nil || c.Review == nil || c.Review.Reason != InsufficientInventory || *c.Stock != StockReturned || c.PaymentIntent == nil || c.Receipt != nil {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if e := f.lastEvent(t, second); e.Type != "charge.needs_review" || fmt.Sprint(e.Data["short"]) != "[map[available:0 requested:1 sku:tee]]" {
+		t.Errorf("its trail ends with %+v", e)
+	}
+
+	var refused *RulingError
+	ruling := Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"}
+	if _, err := f.Rule(t.Context(), second, ruling); !errors.As(err, &refused) || !refused.Forceable {
+		t.Errorf("while nothing is left: %v", err)
+	}
+	f.stock(t, "tee", 2)
+	if c, err := f.Rule(t.Context(), second, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockTaken || c.Receipt == nil {
+		t.Errorf("once there is one: %+v, %v", c, err)
+	}
+	f.wantStock(t, "tee", 0, 0, 2)
+
+	f.stock(t, "tee", 3)
+	third, fourth := late("pi_3", 2), uuid.UUID{}
+	fourth = f.create(t, selling(one("tee")))
+	f.hear(t, third, success("pi_3"))
+	ruling.Force = true
+	if c, err := f.Rule(t.Context(), third, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockReturned || c.AmountCaptured != 1099 {
+		t.Errorf("forced: %+v, %v", c, err)
+	}
+	f.wantStock(t, "tee", 0, 1, 2)
+	f.settle(t, f.begin(t, fourth, Send), answered("succeeded", "pi_4"))
+	f.wantStock(t, "tee", 0, 0, 3)
+}
+
+// Successes that come late and together, in one transaction, do not take the same last item: what is left goes to as many as there is, and a person
+// is asked about the others.
+func TestI7LateSuccessesTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	const n, left = 10, 3
+	f.stock(t, "tee", n)
+	begun := make([]Begun, n)
+	for i := range begun {
+		begun[i] = f.begin(t, f.create(t, selling(one("tee"))), Send)
+		heard := *declined(fmt.Sprintf("pi_%d", i)).News
+		heard.AsOf = heard.AsOf.Add(-time.Second)
+		f.hear(t, begun[i].Attempt.ChargeID, heard)
+	}
+	f.wantStock(t, "tee", n, 0, 0)
+	for range n - left { // others buy what was given back
+		f.create(t, selling(one("tee")))
+	}
+	c := f.shareAll(n)
+	for i, err := range c.do(t, n, func(i int) error {
+		_, err := f.Settle(t.Context(), begun[i].Attempt, answered("succeeded", fmt.Sprintf("pi_%d", i)))
+		return err
+	}) {
+		if err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	statuses := map[Status]int{}
+	for _, b := range begun {
+		statuses[f.status(t, b.Attempt.ChargeID)]++
+	}
+	if statuses[Succeeded] != left || statuses[NeedsReview] != n-left {
+		t.Errorf("they are %v", statuses)
+	}
+	f.wantStock(t, "tee", 0, n-left, left)
+}
+
+// What a person decides moves the items as what Stripe says does.
+func TestStockOfRulings(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "tee", 1)
+	stored := Result{Outcome: StoredFailure, HTTPStatus: 500, Change: Change{To: NeedsReview, Reason: "stored_failure"}}
+	id := f.create(t, selling(one("tee")))
+	f.settle(t, f.begin(t, id, Send), stored)
+	f.wantStock(t, "tee", 0, 1, 0)
+	f.rule(t, id, Ruling{As: Succeeded, Payment: "pi_9"})
+	f.wantStock(t, "tee", 0, 0, 1)
+	n := said("canceled", "pi_9") // Stripe knows better
+	if note := f.hear(t, id, n); note != RulingContradicted {
+		t.Errorf("%s", note)
+	}
+	f.wantStock(t, "tee", 0, 0, 1)
+	f.rule(t, id, Ruling{As: Failed, Force: true})
+	f.wantStock(t, "tee", 1, 0, 0)
+}
