@@ -15,43 +15,28 @@ func TestI4RefusedOnlyAfterItsTwin(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.stock(t, "tee", 1)
-	begin := func() (tx interface {
-		Commit(context.Context) error
-	}, accept func(CreateCharge) error, exec func(string) error) {
-		t.Helper()
-		began, err := f.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = began.Rollback(context.WithoutCancel(t.Context())) })
-		return began, func(c CreateCharge) error { return f.acceptIn(t.Context(), began, []*claim{newClaim(c)}) },
-			func(sql string) error { _, err := began.Exec(t.Context(), sql); return err }
-	}
-	rival, accept, _ := begin() // the last one, about to be committed
-	if err := accept(CreateCharge{Caller: "rival", Key: uuid.New(), Request: selling(one("tee"))}); err != nil {
-		t.Fatal(err)
-	}
-	delivery, _, exec := begin() // behind it one more comes in
-	delivered := make(chan error, 1)
-	go func() { delivered <- exec(`UPDATE inventory SET quantity = 2 WHERE sku = 'tee'`) }()
-	f.awaitLocks(t, 1)
-
 	create := CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))}
-	first, second := make(chan Answer, 1), make(chan Answer, 1)
-	go func() { first <- open(t, f, Options{Apart: true}).Create(t.Context(), create) }() // behind that
-	f.awaitLocks(t, 2)
-	if err := errors.Join(rival.Commit(t.Context()), <-delivered); err != nil {
+	first, second := []*claim{newClaim(create)}, make(chan Answer, 1)
+	tx, err := f.pool.Begin(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	if inStock, err := passOver(t.Context(), tx, first); err != nil || len(inStock) != 1 {
+		t.Fatal(inStock, err)
+	}
+	f.create(t, selling(one("tee"))) // the last one, to a rival
+	go func() { second <- f.Create(t.Context(), create) }()
 	f.awaitLocks(t, 1)
-	go func() { second <- open(t, f, Options{Apart: true}).Create(t.Context(), create) }() // to which the last one is gone
-	f.awaitLocks(t, 2)
-	if err := delivery.Commit(t.Context()); err != nil {
+	f.stock(t, "tee", 2)
+	if err := f.acceptIn(t.Context(), tx, first); err != nil {
 		t.Fatal(err)
 	}
-	a, b := <-first, <-second
-	if a.Err != nil || b.Err != nil || a.ChargeID != b.ChargeID || !b.Replayed {
-		t.Errorf("the first request: %v, %v; the second: %v, %v", a.ChargeID, a.Err, b.ChargeID, b.Err)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-second; a.Err != nil || a.ChargeID != first[0].charge.ID || !a.Replayed {
+		t.Errorf("the second request: %+v", a)
 	}
 	f.wantStock(t, "tee", 0, 2, 0)
 }
