@@ -49,8 +49,10 @@ func TestI7LateSuccess(t *testing.T) {
 
 	var refused *RulingError
 	ruling := Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"}
-	if _, err := f.Rule(t.Context(), second, ruling); !errors.As(err, &refused) || !refused.Forceable {
-		t.Errorf("while nothing is left: %v", err)
+	for _, force := range []bool{false, true} { // nobody knows better how many there are
+		if _, err := f.tryRule(t, second, Ruling{As: Succeeded, Force: force}); !errors.As(err, &refused) || refused.Forceable {
+			t.Errorf("while nothing is left: %v", err)
+		}
 	}
 	f.stock(t, "tee", 2)
 	if c, err := f.Rule(t.Context(), second, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockTaken || c.Receipt == nil {
@@ -62,9 +64,9 @@ func TestI7LateSuccess(t *testing.T) {
 	third, fourth := late("pi_3", 2), uuid.UUID{}
 	fourth = f.create(t, selling(one("tee")))
 	f.hear(t, third, success("pi_3"))
-	ruling.Force = true
+	ruling.WithoutItems = true
 	if c, err := f.Rule(t.Context(), third, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockReturned || c.AmountCaptured != 1099 {
-		t.Errorf("forced: %+v, %v", c, err)
+		t.Errorf("without its items: %+v, %v", c, err)
 	}
 	f.wantStock(t, "tee", 0, 1, 2)
 	f.settle(t, f.begin(t, fourth, Send), answered("succeeded", "pi_4"))

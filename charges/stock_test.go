@@ -59,6 +59,21 @@ func (f *fixture) awaitLocks(t *testing.T, sessions int) {
 	}
 }
 
+// keep locks a SKU's row, as another process does that does not come to its end.
+func (f *fixture) keep(t *testing.T, sku string) (letGo func()) {
+	t.Helper()
+	tx, err := f.pool.Begin(t.Context())
+	if err == nil {
+		_, err = tx.Exec(t.Context(), `SELECT FROM inventory WHERE sku = $1 FOR NO KEY UPDATE`, sku)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	letGo = func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }
+	t.Cleanup(letGo)
+	return letGo
+}
+
 func selling(items ...Item) Request { return request(func(r *Request) { r.Items = items }) }
 
 func one(sku string) Item { return Item{SKU: sku, Quantity: 1} }
@@ -221,6 +236,20 @@ func TestI4TwinOfTheLastItem(t *testing.T) {
 		t.Errorf("another buyer: %+v", a)
 	}
 	f.wantStock(t, "tee", 0, 1, 0)
+}
+
+// Where a SKU's row does not change, for whatever reason, no charge is accepted as if it held its items.
+func TestStockThatIsNotAllocated(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "tee", 1)
+	f.exec(t, `CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
+	f.exec(t, `CREATE TRIGGER nothing BEFORE UPDATE ON inventory FOR EACH ROW EXECUTE FUNCTION nothing()`)
+	var short *InsufficientInventoryError
+	if a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))}); a.Err == nil || errors.As(a.Err, &short) {
+		t.Errorf("it is %+v", a)
+	}
+	f.wantStock(t, "tee", 1, 0, 0)
 }
 
 // open returns a service as another process would have it.

@@ -78,6 +78,9 @@ func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Short
 			available[i.SKU] -= i.Quantity
 		}
 	}
+	if !slices.ContainsFunc(short, func(s []Shortage) bool { return len(s) > 0 }) {
+		return nil, fmt.Errorf("allocate inventory: %d of %d SKUs were updated, and none is short", tag.RowsAffected(), len(skus))
+	}
 	return short, nil
 }
 
@@ -99,7 +102,7 @@ UPDATE inventory i SET allocated = i.allocated - back.quantity
 // the transaction does, for as long as its commit takes.
 func giveBack(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 	if err := outbox.WriteLast(ctx, tx, giveBackSQL, charge); err != nil {
-		return fmt.Errorf("give back the items of charge %s: %w", charge, err)
+		return asInventoryBusy(fmt.Errorf("give back the items of charge %s: %w", charge, err))
 	}
 	return nil
 }

@@ -147,8 +147,10 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	d := deploy(t)
 	api := d.api("--late-success=review")
 	d.box.hear(api.url)
-	d.worker("--late-success=review")
+	worker := d.worker("--late-success=review")
 	review := func(args ...string) string { return d.oncepay(append([]string{"review"}, args...)...).must(t) }
+	// Else what is declined is canceled at Stripe, and nobody can pay it any more.
+	d.box.control(http.MethodPost, "faults", `{"method":"POST","path":"/v1/payment_intents/*","fault":"status","status":400,"times":-1}`, nil)
 	d.inventory("set", "mug", "9").must(t)
 	d.inventory("set", "tee", "3").must(t)
 	sell := func(method, items string) *client.Charge {
@@ -161,9 +163,11 @@ func TestReviewOfALateSuccess(t *testing.T) {
 		return d.awaitStatus(api, key, client.StatusFailed)
 	}
 	const both = `{"sku":"tee","quantity":2},{"sku":"mug","quantity":1}`
-	first, second := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both)
+	first, second, third := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both)
 	sell("pm_card_visa", `{"sku":"tee","quantity":2}`) // which leaves one
-	for _, c := range []*client.Charge{first, second} {
+	worker.kill()                                      // before it cancels them
+	d.box.clearFaults()
+	for _, c := range []*client.Charge{first, second, third} {
 		if c.Stock != client.StockReturned {
 			t.Errorf("declined: %s", c.Raw)
 		}
@@ -174,7 +178,7 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	}
 
 	list := review("list")
-	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*inventory set.* --as succeeded.* --force$`,
+	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*others hold or have bought them: refund it .* --without-items; .*--restock .*`,
 		`(?m)^CHARGE +WAITS FOR +ASKS FOR +AVAILABLE$`, `(?m)^`+first.ID+` +tee +2 +1$`, `(?m)^`+second.ID+` +tee +2 +1$`)
 	if strings.Contains(list, "mug") {
 		t.Errorf("names what there is enough of: %s", list)
@@ -191,13 +195,13 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	var listed struct {
 		Charges []struct{ Short []client.Shortage }
 	}
-	if err := json.Unmarshal([]byte(review("list", "--json")), &listed); err != nil || len(listed.Charges) != 2 || len(listed.Charges[0].Short) != 1 ||
+	if err := json.Unmarshal([]byte(review("list", "--json")), &listed); err != nil || len(listed.Charges) != 3 || len(listed.Charges[0].Short) != 1 ||
 		listed.Charges[0].Short[0] != (client.Shortage{SKU: "tee", Requested: 2, Available: 1}) {
 		t.Errorf("as JSON: %+v, %v", listed, err)
 	}
 
 	settle := []string{"settle", first.ID, "--as=succeeded", "--because=found two more"}
-	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "of tee only 1 are available: stock 1 more") || !strings.Contains(r.stderr, "--force") {
+	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "1 of tee are available, 1 too few") || strings.Contains(r.stderr, "--force") {
 		t.Errorf("while it is short: %+v", r)
 	}
 	d.inventory("set", "tee", "4").must(t)
@@ -206,9 +210,13 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	if c := d.charge(api, first.IdempotencyKey); c.Stock != client.StockTaken {
 		t.Errorf("settled: %s", c.Raw)
 	}
-	expect(t, "forced", review("settle", second.ID, "--as=succeeded", "--force", "--because=refunded at Stripe"), `is succeeded\.\n$`)
+	expect(t, "left to others", review("settle", second.ID, "--as=succeeded", "--without-items", "--because=refunded at Stripe"), `is succeeded\.\n$`)
 	if c := d.charge(api, second.IdempotencyKey); c.Stock != client.StockReturned {
-		t.Errorf("forced: %s", c.Raw)
+		t.Errorf("without its items: %s", c.Raw)
 	}
-	expect(t, "in the end", d.inventory("list").must(t), `(?m)^mug +9 +8 +0 +1 `, `(?m)^tee +4 +0 +0 +4 `)
+	expect(t, "restocked in one step", review("settle", third.ID, "--as=succeeded", "--restock", "--because=found two more"), `is succeeded\.\n$`)
+	if c := d.charge(api, third.IdempotencyKey); c.Stock != client.StockTaken {
+		t.Errorf("restocked: %s", c.Raw)
+	}
+	expect(t, "in the end", d.inventory("list").must(t), `(?m)^mug +9 +7 +0 +2 `, `(?m)^tee +6 +0 +0 +6 `)
 }
