@@ -125,8 +125,8 @@ func ruledStock(ctx context.Context, tx pgx.Tx, c Charge, ruled Change, r Ruling
 		return change, err
 	}
 	if len(short) > 0 {
-		if err := r.unless("the items were given back, and of %s only %d are available: stock %d more, or refund the payment at Stripe first",
-			short[0].SKU, short[0].Available, short[0].Requested-short[0].Available); err != nil {
+		err := r.unless("the items were given back, and there are not enough (%s): stock more, or refund the payment at Stripe first", tellShort(short))
+		if err != nil {
 			return change, err
 		}
 		change.To, change.Reason = ruled.To, ruled.Reason
