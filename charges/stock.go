@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -33,6 +34,10 @@ type Shortage struct {
 // InsufficientInventoryError says that there is not enough of what a charge is for.
 type InsufficientInventoryError struct {
 	Short []Shortage // at least one, in the order of their SKUs
+
+	// Restored is when the database was found to be restored, if that was less than a month ago: then a charge that was made under the key may have
+	// been lost, with the items that it held, and its buyer may have paid. Zero: it was not.
+	Restored time.Time
 }
 
 func (e *InsufficientInventoryError) Error() string {
