@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,12 +68,22 @@ func (s *Service) Create(asker context.Context, create CreateCharge) Answer {
 }
 
 // Queued is how many creates wait in this process: for a commit that they can share, or for another request under the same key or reference.
-func (s *Service) Queued() int { return s.creates.Waiting() + int(s.inFlight.waiting.Load()) }
+func (s *Service) Queued() int {
+	return s.creates.Waiting() + s.sales.Waiting() + int(s.inFlight.waiting.Load())
+}
+
+// lane is what a claim shares its commit with. Those that sell something wait for their SKUs, and nobody else does.
+func (s *Service) lane(c *claim) *outbox.Together[*claim] {
+	if len(c.charge.Items) > 0 {
+		return s.sales
+	}
+	return s.creates
+}
 
 // createRound accepts what is new and answers what is known. It says again where what the claim has met was gone before it could be read.
 func (s *Service) createRound(ctx, asker context.Context, c *claim) (answer Answer, again bool) {
 	if c.err == nil {
-		err := s.creates.Do(asker, c)
+		err := s.lane(c).Do(asker, c)
 		switch {
 		case err == nil && !c.taken:
 			return c.answer, false
@@ -111,100 +120,6 @@ func (s *Service) awaitTwin(ctx context.Context, c *claim) error {
 	return err
 }
 
-// accept commits charge, key with its answer, event, items and job of every claim whose key and reference are free and whose items are to be had, and
-// marks the others as taken.
-func (s *Service) accept(ctx context.Context, claims []*claim) error {
-	ctx, cancel := unhurried(ctx)
-	defer cancel()
-	for len(claims) > 0 {
-		err := outbox.InTx(ctx, s.pool, "charge.accept", func(tx pgx.Tx) error { return s.acceptIn(ctx, tx, claims) })
-		if !errors.Is(err, errSoldOut) {
-			return err
-		}
-		claims = slices.DeleteFunc(slices.Clone(claims), func(c *claim) bool { return len(c.short) > 0 })
-	}
-	return nil
-}
-
-// errSoldOut says that some of the claims have come too late, which are marked, and that nothing was kept of the others either.
-var errSoldOut = errors.New("the items of some are gone")
-
-// acceptIn writes what claims need. The rows of SKUs are locked last, for no longer than the commit takes, since everybody who buys the same queues
-// for them: so whoever is too late has been written already, and the others are written once more without. That is once for each time that
-// something sells out; from then on passOver knows.
-func (s *Service) acceptIn(ctx context.Context, tx pgx.Tx, claims []*claim) error {
-	inStock, err := passOver(ctx, tx, claims)
-	if err != nil {
-		return err
-	}
-	accepted, taken, err := insertCharges(ctx, tx, inStock)
-	for _, c := range accepted {
-		c.taken = false
-	}
-	for _, c := range taken {
-		c.taken = true
-	}
-	if err != nil || len(accepted) == 0 {
-		return err
-	}
-	if err := insertKeys(ctx, tx, accepted, s.keyTTL); err != nil {
-		return err
-	}
-	jobs := make([]outbox.Entry, len(accepted))
-	for i, c := range accepted {
-		jobs[i] = outbox.Entry{Kind: outbox.KindCharge, ChargeID: c.charge.ID}
-	}
-	if err := s.outbox.Enqueue(ctx, tx, jobs); err != nil {
-		return err
-	}
-	return hold(ctx, tx, accepted)
-}
-
-// passOver marks the claims for more than is available, before anything is written or locked for them: once something is sold out, most are such.
-// What was available a moment ago is good enough to refuse them, and not to accept the others.
-func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim, err error) {
-	skus := skusOf(itemsOf(claims))
-	if len(skus) == 0 {
-		return claims, nil
-	}
-	available, err := readAvailable(ctx, tx, skus)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range claims {
-		if !c.lacks(shortOf(c.charge.Items, available)) {
-			inStock = append(inStock, c)
-		}
-	}
-	return inStock, nil
-}
-
-// hold allocates their items to the claims, in the order in which they have come.
-func hold(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
-	selling := slices.DeleteFunc(slices.Clone(accepted), func(c *claim) bool { return len(c.charge.Items) == 0 })
-	if len(selling) == 0 {
-		return nil
-	}
-	short, err := allocate(ctx, tx, itemsOf(selling))
-	if err != nil {
-		return err
-	}
-	for i, c := range selling {
-		if c.lacks(short[i]) {
-			err = errSoldOut
-		}
-	}
-	return err
-}
-
-func itemsOf(claims []*claim) [][]Item {
-	items := make([][]Item, len(claims))
-	for i, c := range claims {
-		items[i] = c.charge.Items
-	}
-	return items
-}
-
 // findUses finds out for what the claims' keys were used, and for those that lack items whether that is all: once something is sold out, most do.
 func (s *Service) findUses(ctx context.Context, claims []*claim) error {
 	ctx, cancel := unhurried(ctx)
@@ -216,7 +131,10 @@ func (s *Service) findUses(ctx context.Context, claims []*claim) error {
 	for _, c := range claims {
 		c.use, c.used = known[c.Key]
 	}
-	return markReferences(ctx, s.reads, claims)
+	if err := markReferences(ctx, s.reads, claims); err != nil {
+		return err
+	}
+	return s.markRestored(ctx, claims)
 }
 
 // answerTaken answers a claim whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
@@ -227,30 +145,25 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 	case c.err != nil:
 		return Answer{Err: c.err}, false
 	case c.Request.Reference == "", len(c.short) > 0 && !c.named:
-		return c.lack()
+		return c.refusal()
 	}
 	other, err := findReference(ctx, s.reads, c.Caller, c.Request.Reference)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return c.lack()
+		return c.refusal()
 	case err != nil:
 		return Answer{Err: err}, false
 	}
 	return Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}, false
 }
 
-// lacks marks a claim that is too late for its items.
-func (c *claim) lacks(short []Shortage) bool {
-	if c.short = short; len(short) > 0 {
-		c.taken = true
-	}
-	return len(short) > 0
-}
-
-// lack refuses a claim for want of its items, and for nothing else. One that lacks none has met what was gone before it could be read.
-func (c *claim) lack() (answer Answer, again bool) {
-	if len(c.short) > 0 {
-		return Answer{Err: &InsufficientInventoryError{Short: c.short}}, false
+// refusal refuses a claim for want of its items, and for nothing else. One that lacks none has met what was gone before it could be read.
+func (c *claim) refusal() (answer Answer, again bool) {
+	switch {
+	case c.stuck:
+		return Answer{Err: ErrInventoryBusy}, false
+	case len(c.short) > 0:
+		return Answer{Err: &InsufficientInventoryError{Short: c.short, Restored: c.restored}}, false
 	}
 	return Answer{}, true
 }
@@ -291,6 +204,8 @@ type claim struct {
 	late        bool       // err is that its time is over
 	taken       bool       // its key or reference belonged to a charge already, or its items did
 	short       []Shortage // what there was not enough of
+	stuck       bool       // a SKU's row was not to be had
+	restored    time.Time  // it lacks items, and the database was restored then: what was done under its key before may be lost; zero: it was not
 	doubt       bool       // it may have been accepted: a commit's answer was lost
 	again       bool       // what it has met was gone before it could be read
 	use         keyUse

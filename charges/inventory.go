@@ -37,15 +37,23 @@ var ErrInventoryBusy = errors.New("others hold the row of the SKU: try again")
 
 // asInventoryBusy names the wait for a SKU's row that took too long.
 func asInventoryBusy(err error) error {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+	if lockRefused(err) {
 		return fmt.Errorf("%w (%w)", ErrInventoryBusy, err)
 	}
 	return err
 }
 
+// lockRefused tells whether PostgreSQL gave up waiting for a lock that others hold.
+func lockRefused(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
+}
+
 // SetInventory sets how many of a SKU were ever stocked, whatever was sold of them since: doing it twice changes nothing, and a delivery of 5 adds
 // 5 to what was set before. It is an [*InvalidError] for a SKU that none can be or a quantity that is out of bounds, a [*QuantityError] for less
 // than is held and taken, and [ErrInventoryBusy] where the row was not to be had within 5 s. Who did it is written down.
+//
+// What is there is counted after that, when charges may have moved on: where many are held it takes longer than the SKU's row may be kept from buyers.
 func (s *Service) SetInventory(ctx context.Context, sku string, quantity int64, actor string) (set Inventory, err error) {
 	var faults []FieldError
 	if reason := SKUFault(sku); reason != "" {
@@ -61,24 +69,25 @@ func (s *Service) SetInventory(ctx context.Context, sku string, quantity int64, 
 	defer cancel()
 	err = outbox.InTx(ctx, s.pool, "inventory.set", func(tx pgx.Tx) error {
 		was, changed, err := setQuantity(ctx, tx, sku, quantity)
-		if err != nil {
+		if err != nil || !changed {
 			return err
-		}
-		if set, err = readInventory(ctx, tx, sku); err != nil {
-			return err
-		}
-		if set.Quantity != quantity {
-			return &QuantityError{Inventory: set}
-		}
-		if !changed {
-			return nil
 		}
 		return outbox.RecordAction(ctx, tx, outbox.Action{Actor: actor, Action: "inventory.set", Target: sku, Data: map[string]any{"from": was, "to": quantity}})
 	})
+	refused := errors.Is(err, errAllocated)
+	if err != nil && !refused {
+		return Inventory{}, err
+	}
+	if set, err = readInventory(ctx, s.reads, sku); err == nil && refused {
+		err = &QuantityError{Inventory: set}
+	}
 	return set, err
 }
 
-// setQuantity sets a quantity where that is possible, and tells what it was and whether it has changed.
+// errAllocated says that more of a SKU is allocated than its quantity was to be.
+var errAllocated = errors.New("more is allocated")
+
+// setQuantity sets a quantity where that is possible, else it is errAllocated, and tells what it was and whether it has changed.
 func setQuantity(ctx context.Context, tx pgx.Tx, sku string, quantity int64) (was int64, changed bool, err error) {
 	tag, err := tx.Exec(ctx, `INSERT INTO inventory (sku, quantity) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sku, quantity)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -90,6 +99,9 @@ UPDATE inventory SET quantity = $2, updated_at = clock_timestamp() WHERE sku = $
 	}
 	if err != nil {
 		return 0, false, fmt.Errorf("set the quantity of %s: %w", sku, asInventoryBusy(err))
+	}
+	if tag.RowsAffected() == 0 && was != quantity {
+		return was, false, errAllocated
 	}
 	return was, tag.RowsAffected() == 1, nil
 }

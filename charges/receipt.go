@@ -202,12 +202,12 @@ func (s *Service) settleReceipt(ctx context.Context, tx pgx.Tx, charge, claim uu
 	return again, recordMessage(ctx, tx, charge, r.MessageID)
 }
 
-// untilAnswered tries again for as long as ctx lasts while the database cannot be asked, or too much waits for it, or its answer was lost. What is tried does no harm if it is
-// done twice.
+// untilAnswered tries again for as long as ctx lasts while the database cannot be asked, too much waits for it, a lock was not to be had, or its answer
+// was lost. What is tried does no harm if it is done twice.
 func untilAnswered(ctx context.Context, try func() error) error {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := try()
-		if !outbox.Unavailable(err) && !errors.Is(err, outbox.ErrBusy) {
+		if !outbox.Unavailable(err) && !errors.Is(err, outbox.ErrBusy) && !lockRefused(err) {
 			return err
 		}
 		select {

@@ -3,7 +3,6 @@ package charges
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,19 +31,10 @@ func ruledStock(ctx context.Context, tx pgx.Tx, c Charge, ruled Change, r Ruling
 	}
 	if len(short) > 0 {
 		return change, refuse("its items were given back, and there are not enough of them: %s. Stock what is short (--restock does it in the same step), "+
-			"or refund the payment at Stripe and settle it --without-items", listShort(short))
+			"or refund the payment at Stripe and settle it --without-items", tellShort(short))
 	}
 	change.tell(data, nil)
 	return change, nil
-}
-
-// listShort names all that is short.
-func listShort(short []Shortage) string {
-	texts := make([]string, len(short))
-	for i, s := range short {
-		texts[i] = fmt.Sprintf("%d of %s are available, %d too few", s.Available, s.SKU, s.Requested-s.Available)
-	}
-	return strings.Join(texts, "; ")
 }
 
 // Restocked is by how much a SKU's quantity was raised for a charge.

@@ -53,7 +53,7 @@ func TestRulingsOfWhatIsShort(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Forceable {
 		t.Fatalf("short: %v", err)
 	}
-	for _, text := range []string{"0 of cap are available, 1 too few", "1 of tee are available, 2 too few", "--restock", "refund", "--without-items"} {
+	for _, text := range []string{"1 of cap are asked for and 0 available", "3 of tee are asked for and 1 available", "--restock", "refund", "--without-items"} {
 		if !strings.Contains(refused.Why, text) {
 			t.Errorf("%q does not say %q", refused.Why, text)
 		}

@@ -25,6 +25,7 @@ type Service struct {
 	blind    atomic.Bool // the server does not tell which one it is
 	inFlight inFlight
 	removal  removal
+	stuck    stuck
 
 	backlog        outbox.Figure[[]Backlog]
 	receiptBacklog outbox.Figure[map[ReceiptStatus]int64]
@@ -32,11 +33,14 @@ type Service struct {
 	// What shares its transactions.
 	tokens  *outbox.Together[*asked]
 	creates *outbox.Together[*claim]
+	sales   *outbox.Together[*claim] // creates that hold items
 	uses    *outbox.Together[*claim]
 	begins  *outbox.Together[*beginning]
-	settles *outbox.Together[*ending]
+	settles *outbox.Together[*ending] // successes
 	claims  *outbox.Together[*claiming]
 	mails   *outbox.Together[*mailed]
+
+	giveBacks *outbox.Together[*ending] // all other results: they may give items back
 }
 
 // Options are the service's settings.
@@ -74,6 +78,16 @@ func (o Options) together(transaction string) outbox.TogetherBounds {
 	return b
 }
 
+// sales returns the bounds of creates that hold items. Each locks its key, of which PostgreSQL has room for some thousand at a time by default
+// (https://www.postgresql.org/docs/current/runtime-config-locks.html).
+func (o Options) sales() outbox.TogetherBounds {
+	b := o.together("charge.accept")
+	if !o.Apart {
+		b.Members = 128
+	}
+	return b
+}
+
 // New returns a service that stores everything through pool.
 func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	if o.KeyTTL == 0 {
@@ -86,9 +100,11 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	s.watch = newWatch(s.settled)
 	s.tokens = outbox.NewTogether(o.together("token.find"), s.findTokens)
 	s.creates = outbox.NewTogether(o.together("charge.accept"), s.accept)
+	s.sales = outbox.NewTogether(o.sales(), s.accept)
 	s.uses = outbox.NewTogether(o.together("key.find"), s.findUses)
 	s.begins = outbox.NewTogether(o.together("attempt.begin"), s.beginTogether)
 	s.settles = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
+	s.giveBacks = outbox.NewTogether(o.together("attempt.settle"), s.settleTogether)
 	s.claims = outbox.NewTogether(o.together("receipt.claim"), s.claimTogether)
 	s.mails = outbox.NewTogether(o.together("receipt.settle"), s.mailedTogether)
 	return s

@@ -19,15 +19,23 @@ import (
 // A refusal of the request itself ([Invalid]) is final only if nothing of it can have worked before. While another attempt
 // is open the charge is held where it is: Stripe must be looked at first.
 //
-// The transaction is shared with other attempts that have ended meanwhile. It tries again for some seconds while the database cannot be asked, or its
-// answer was lost: what is settled twice ends as if it was once, and a result that is not written down costs a minute and another call.
+// The transaction is shared with other attempts that have ended meanwhile: successes with successes alone, since all else may give items back and
+// wait for the row of a SKU that somebody keeps. It tries again for some seconds while the database cannot be asked, its answer was lost, or a lock was
+// not to be had: what is settled twice ends as if it was once, and a result that is not written down costs a minute and another call.
 func (s *Service) Settle(ctx context.Context, a Attempt, r Result) (held bool, err error) {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	e := &ending{attempt: a, result: r}
-	err = untilAnswered(ctx, func() error { return s.settles.Do(ctx, e) })
+	lane := s.giveBacks
+	if r.succeeded() {
+		lane = s.settles
+	}
+	err = untilAnswered(ctx, func() error { return lane.Do(ctx, e) })
 	return e.held, err
 }
+
+// succeeded tells whether the payment has taken money: what the charge holds is taken then, where it lies, unless it was given back before.
+func (r Result) succeeded() bool { return r.News != nil && r.News.Status == "succeeded" }
 
 // ending is an attempt that has ended, and whether its charge is held where it is.
 type ending struct {

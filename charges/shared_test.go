@@ -53,7 +53,7 @@ func (c *crowd) do(t *testing.T, n int, fn func(i int) error) []error {
 // shareAll has what n workers write go into one transaction.
 func (f *fixture) shareAll(n int) *crowd {
 	c := &crowd{}
-	f.begins, f.settles = sharing(c, n, f.beginTogether), sharing(c, n, f.settleTogether)
+	f.begins, f.settles, f.giveBacks = sharing(c, n, f.beginTogether), sharing(c, n, f.settleTogether), sharing(c, n, f.settleTogether)
 	f.claims, f.mails = sharing(c, n, f.claimTogether), sharing(c, n, f.mailedTogether)
 	return c
 }

@@ -3,6 +3,7 @@ package charges
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,6 +109,29 @@ func TestI7LateSuccessesTogether(t *testing.T) {
 		t.Errorf("they are %v", statuses)
 	}
 	f.wantStock(t, "tee", 0, n-left, left)
+}
+
+// A person who may not call a charge done is told everything that it lacks, and so is the shop that asks for one.
+func TestAllThatIsShortIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "cap", 2)
+	f.stock(t, "tee", 2)
+	both := selling(Item{"tee", 2}, Item{"cap", 2})
+	id := f.create(t, both)
+	f.settle(t, f.begin(t, id, Send), declined("pi_1"))
+	f.create(t, selling(one("cap"), Item{"tee", 2}))
+	late := said("succeeded", "pi_1")
+	late.AsOf = late.AsOf.Add(time.Minute)
+	f.hear(t, id, late)
+	_, refused := f.Rule(t.Context(), id, Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"})
+	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: both})
+	const want = "2 of cap are asked for and 1 available, 2 of tee are asked for and 0 available"
+	for _, err := range []error{refused, a.Err} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
 }
 
 // What a person decides moves the items as what Stripe says does.

@@ -77,6 +77,11 @@ func problemOf(err error) problem {
 	case errors.As(err, &short):
 		p := newProblem(codeInsufficientInventory, "There is not enough of the items named. Nothing was written, and the key can be used again.")
 		p.Items = short.Short
+		if !short.Restored.IsZero() {
+			p.RestoredAt = &short.Restored
+			p.Detail = "There is not enough of the items named. Nothing was written now, but the database was restored: what was done under this key before may be lost. " +
+				"Unless the key is new, look for its payment at Stripe (oncepay_key in the metadata) before the buyer pays another way."
+		}
 		return p
 	case errors.As(err, &quantity):
 		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")

@@ -74,6 +74,8 @@ type problem struct {
 	Items     []charges.Shortage `json:"items,omitempty" nullable:"false" doc:"With insufficient_inventory: the SKUs of which there is not enough."`
 	Inventory *charges.Inventory `json:"inventory,omitempty"`
 
+	RestoredAt *time.Time `json:"restored_at,omitempty" doc:"With insufficient_inventory: when the database was found to be restored, if that was less than a month ago. A charge that was made under the key before may be lost, and its buyer may have paid."`
+
 	header map[string]string // that the answer needs
 }
 

@@ -14,6 +14,7 @@ import (
 
 // notCrashed are commits at which no process is killed, and why.
 var notCrashed = map[string]string{
+	"inventory.stuck": "commits nothing: it looks which rows are locked, and is rolled back",
 	"queues.depths":   "only reads, when the metrics are asked for",
 	"reading.drop":    "reached only where Stripe refuses to go on with its list; whoever needs the reading begins another with or without it",
 	"webhook.put_off": "reached only after a row was locked by others for 5 s; it writes nothing but a later time to try again",

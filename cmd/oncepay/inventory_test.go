@@ -201,7 +201,7 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	}
 
 	settle := []string{"settle", first.ID, "--as=succeeded", "--because=found two more"}
-	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "1 of tee are available, 1 too few") || strings.Contains(r.stderr, "--force") {
+	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "2 of tee are asked for and 1 available") || strings.Contains(r.stderr, "--force") {
 		t.Errorf("while it is short: %+v", r)
 	}
 	d.inventory("set", "tee", "4").must(t)
