@@ -196,3 +196,41 @@ func TestRulingsThatNameItemsInVain(t *testing.T) {
 		}
 	}
 }
+
+// Whoever must decide about a charge that is short sees what became of its order: another charge of it that goes on, the likeliest reason, comes first.
+func TestOthersOfAnOrder(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	order := func(r *Request) { r.Reference = "order-1" }
+	var failed []uuid.UUID
+	for i := range 2 {
+		id := f.create(t, request(order))
+		f.settle(t, f.begin(t, id, Send), declined(fmt.Sprintf("pi_f%d", i)))
+		failed = append(failed, id)
+	}
+	f.stock(t, "tee", 1)
+	id := f.create(t, request(order, func(r *Request) { r.Items = []Item{one("tee")} }))
+	f.settle(t, f.begin(t, id, Send), declined("pi_1"))
+	again := f.create(t, request(order, func(r *Request) { r.Items = []Item{one("tee")} }))
+	for caller, reference := range map[string]string{"rival": "order-1", "shop": "order-2"} {
+		if a := f.Create(t.Context(), CreateCharge{Caller: caller, Key: uuid.New(), Request: request(func(r *Request) { r.Reference = reference })}); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	n := said("succeeded", "pi_1")
+	n.AsOf, n.Received = n.AsOf.Add(time.Minute), 1099
+	f.hear(t, id, n)
+	f.refund(t, id, "pi_1", 99)
+
+	e, err := f.Evidence(t.Context(), id)
+	if err != nil || e.Charge.AmountRefunded != 99 || fmt.Sprint(e.Others) != fmt.Sprint([]OtherCharge{{again, Pending}, {failed[1], Failed}, {failed[0], Failed}}) {
+		t.Errorf("evidence: %+v, %v", e, err)
+	}
+	list, _, err := f.Reviews(t.Context(), 10)
+	if err != nil || len(list) != 1 || list[0].Received != 1099 || list[0].Charge.AmountRefunded != 99 || fmt.Sprint(list[0].Others) != fmt.Sprint([]OtherCharge{{again, Pending}}) {
+		t.Errorf("reviews: %+v, %v", list, err)
+	}
+	if e, err := f.Evidence(t.Context(), f.create(t, request())); err != nil || e.Others == nil || len(e.Others) != 0 {
+		t.Errorf("of a charge without a reference: %+v, %v", e, err)
+	}
+}

@@ -153,19 +153,21 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	d.box.control(http.MethodPost, "faults", `{"method":"POST","path":"/v1/payment_intents/*","fault":"status","status":400,"times":-1}`, nil)
 	d.inventory("set", "mug", "9").must(t)
 	d.inventory("set", "tee", "3").must(t)
-	sell := func(method, items string) *client.Charge {
+	sell := func(method, items string, more ...string) *client.Charge {
 		t.Helper()
 		key := newKey()
-		d.mustPost(api.url, key, fmt.Sprintf(`{"amount":1099,"currency":"usd","payment_method":%q,"items":[%s]}`, method, items))
+		d.mustPost(api.url, key, fmt.Sprintf(`{"amount":1099,"currency":"usd","payment_method":%q,"items":[%s]%s}`, method, items, strings.Join(more, "")))
 		if method == "pm_card_visa" {
 			return d.awaitStatus(api, key, client.StatusSucceeded)
 		}
 		return d.awaitStatus(api, key, client.StatusFailed)
 	}
 	const both = `{"sku":"tee","quantity":2},{"sku":"mug","quantity":1}`
-	first, second, third := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both)
-	sell("pm_card_visa", `{"sku":"tee","quantity":2}`) // which leaves one
-	worker.kill()                                      // before it cancels them
+	const order = `,"reference":"order-9"`
+	first, second, third := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both, order)
+	tried := sell("pm_card_chargeDeclined", both, order)
+	again := sell("pm_card_visa", `{"sku":"tee","quantity":2}`, order) // which leaves one
+	worker.kill()                                                      // before it cancels them
 	d.box.clearFaults()
 	for _, c := range []*client.Charge{first, second, third} {
 		if c.Stock != client.StockReturned {
@@ -177,14 +179,27 @@ func TestReviewOfALateSuccess(t *testing.T) {
 		}
 	}
 
+	d.worker("--late-success=review")
+	d.box.refund(second.PaymentIntent, 1099)
+	await(t, patience, "the refund is known", func() error {
+		if n := d.charge(api, second.IdempotencyKey).AmountRefunded; n != 1099 {
+			return fmt.Errorf("%d of it", n)
+		}
+		return nil
+	})
 	list := review("list")
-	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*others hold or have bought them: refund it .* --without-items; .*--restock .*`,
-		`(?m)^CHARGE +WAITS FOR +ASKS FOR +AVAILABLE$`, `(?m)^`+first.ID+` +tee +2 +1$`, `(?m)^`+second.ID+` +tee +2 +1$`)
+	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*others hold or have bought them\. .*: refund it .* --without-items; else .*--restock .*`,
+		`(?m)^CHARGE +REFUNDED +ITS ORDER HAS ALSO +WAITS FOR +ASKS FOR +AVAILABLE$`,
+		`(?m)^`+first.ID+` +\$0\.00 of \$10\.99 +- +tee +2 +1$`, `(?m)^`+second.ID+` +\$10\.99 of \$10\.99 +- +tee +2 +1$`, `(?m)^`+third.ID+` +\$0\.00 of \$10\.99 +`+again.ID+` \(succeeded\) +tee +2 +1$`)
 	if strings.Contains(list, "mug") {
 		t.Errorf("names what there is enough of: %s", list)
 	}
-	expect(t, "show", review("show", first.ID), `(?m)^reason +insufficient_inventory$`, `(?m)^to do +it was paid`, `(?m)^items +returned$`,
+	expect(t, "show", review("show", first.ID), `(?m)^reason +insufficient_inventory$`, `(?m)^to do +it was paid .*others hold or have bought them: stock more and .*--restock.*; or refund it .*--without-items$`, `(?m)^refunded +\$0\.00 of \$10\.99$`,
+		`(?m)^items +returned$`,
 		`(?m)^ITEM +ASKED FOR +AVAILABLE NOW +HELD BY CHARGES +TAKEN +EVER STOCKED$`, `(?m)^mug +1 +9 +0 +0 +9$`, `(?m)^tee +2 +1 +0 +2 +3$`, `(?m)^charge.needs_review .*"short":`)
+	expect(t, "show, refunded", review("show", second.ID), `(?m)^to do +it was refunded in full: --as succeeded --without-items$`)
+	expect(t, "show, paid again", review("show", third.ID), `(?m)^to do +its order has also `+again.ID+` \(succeeded\), .*: refund it at Stripe, then --as succeeded --without-items; else stock more`,
+		`(?m)^OTHER CHARGE OF ITS ORDER +STATUS$`, `(?m)^`+again.ID+` +succeeded$`, `(?m)^`+tried.ID+` +failed$`)
 	var shown struct {
 		Inventory []client.Inventory
 		Charge    client.Charge
@@ -205,7 +220,8 @@ func TestReviewOfALateSuccess(t *testing.T) {
 		t.Errorf("while it is short: %+v", r)
 	}
 	d.inventory("set", "tee", "4").must(t)
-	expect(t, "restocked", review("list"), `(?m)^`+first.ID+` +- +- +all of its items`)
+	expect(t, "restocked", review("list"), `(?m)^`+first.ID+` .*- +- +- +all of its items$`)
+	expect(t, "show, restocked", review("show", first.ID), `(?m)^to do .*: --as succeeded takes its items, of which there are enough now; or refund`)
 	expect(t, "settle", review(settle...), `is succeeded\.\n$`)
 	if c := d.charge(api, first.IdempotencyKey); c.Stock != client.StockTaken {
 		t.Errorf("settled: %s", c.Raw)

@@ -98,26 +98,6 @@ func printWaiting(waiting []charges.Waiting) error {
 	return cmp.Or(w.Flush(), printShort(waiting))
 }
 
-// printShort prints what there is of the items of those that wait for more of them.
-func printShort(waiting []charges.Waiting) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	head := "\nCHARGE\tWAITS FOR\tASKS FOR\tAVAILABLE\n"
-	for _, x := range waiting {
-		if x.Charge.Review.Reason != charges.InsufficientInventory {
-			continue
-		}
-		fmt.Fprint(w, head)
-		head = ""
-		for _, s := range x.Short {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", x.Charge.ID, s.SKU, s.Requested, s.Available)
-		}
-		if len(x.Short) == 0 {
-			fmt.Fprintf(w, "%s\t-\t-\tall of its items: --as succeeded\n", x.Charge.ID)
-		}
-	}
-	return w.Flush()
-}
-
 func printUnknown(receipts []charges.ReceiptRecord) error {
 	if len(receipts) == 0 {
 		return nil
@@ -159,7 +139,8 @@ func whatToDo(reason string) string {
 	case "cancel_refused":
 		return "cancel its open payment at Stripe by hand; then what Stripe tells moves the charge, or settle it as what it was"
 	case charges.InsufficientInventory:
-		return "it was paid when its items had been given back, and others hold or have bought them: refund it at Stripe, then --as succeeded --without-items; or stock more and --as succeeded (--restock stocks what is short in the same step)"
+		return "it was paid when its items had been given back, and others hold or have bought them. Where its order was paid again: refund it at Stripe, " +
+			"then --as succeeded --without-items; else stock more and --as succeeded (--restock stocks what is short in the same step)"
 	}
 	return "see review show, and the charge's key at Stripe"
 }
