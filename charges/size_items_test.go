@@ -14,7 +14,7 @@ const hotSKU = "sku-0"
 
 // itemOps are the operations on what charges sell, before those on charges.
 var itemOps = []sizeOp{
-	{"hold the last", onePages, "SetInventory Inventory Create Evidence", func(t *testing.T, s *sized) {
+	{"hold the last", onePages, "SetInventory Stock Inventory Create Evidence", func(t *testing.T, s *sized) {
 		sku := "sku-" + uuid.NewString()
 		must[Inventory](t)(s.SetInventory(t.Context(), sku, 1, "operator:ada"))
 		for i := range 2 {

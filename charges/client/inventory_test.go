@@ -43,6 +43,27 @@ func TestSetInventoryIsRetried(t *testing.T) {
 	}
 }
 
+func TestSetInventoryFromPrevious(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, dropAfter)
+	c, _ := connect(t, s)
+	if _, err := c.SetInventory(t.Context(), "tee", 5, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SetInventory(t.Context(), "tee", 5, 0, 1); err == nil {
+		t.Error("two previous quantities were sent")
+	}
+	requests := s.requests()
+	if len(requests) != 2 {
+		t.Fatalf("%d requests", len(requests))
+	}
+	for _, r := range requests {
+		if r.body != `{"previous":0,"quantity":5}` {
+			t.Errorf("sent %s", r.body)
+		}
+	}
+}
+
 func TestSetInventoryRefused(t *testing.T) {
 	t.Parallel()
 	below := answers(409, "invalid_state")

@@ -23,8 +23,8 @@ func TestInventoryCommand(t *testing.T) {
 	expect(t, "nothing", d.inventory("list").must(t), `^Nothing was ever stocked\.\n$`)
 	expect(t, "nothing as JSON", d.inventory("list", "--json").must(t), `^\{\s+"inventory": \[\],\s+"more": false\s+\}\n$`)
 	const sku = "tee.v2:blue"
-	for range 2 {
-		expect(t, "set", d.inventory("set", sku, "3", "--who=ann").must(t), `^`+sku+`: quantity 3, of which 3 are available, 0 held and 0 taken\.\n$`)
+	for _, says := range []string{"new, quantity 3", "quantity 3 as before"} {
+		expect(t, "set", d.inventory("set", sku, "3", "--who=ann").must(t), `^`+sku+`: `+says+`, of which 3 are available, 0 held and 0 taken\.\n$`)
 	}
 	d.inventory("set", "mug", "10").must(t)
 	if n := d.count(`SELECT count(*) FROM operator_action WHERE actor = 'operator:ann' AND action = 'inventory.set' AND target = $1
@@ -37,7 +37,7 @@ func TestInventoryCommand(t *testing.T) {
 	got := d.charging(api, "get", held.ID).must(t)
 	expect(t, "get", got, `(?m)^  "stock": "held",$`, `"items": \[\s+\{\s+"sku": "mug",\s+"quantity": 1\s+\},\s+\{\s+"sku": "`+sku+`",\s+"quantity": 2\s+\}\s+\]`)
 	list := d.inventory("list").must(t)
-	expect(t, "list", list, `^SKU +QUANTITY +AVAILABLE +HELD +TAKEN +SET\nmug +10 +9 +1 +0 +20\S+Z\n`+sku+` +3 +1 +2 +0 +20\S+Z\n$`)
+	expect(t, "list", list, `^SKU +QUANTITY +AVAILABLE +HELD +TAKEN +SET AT\nmug +10 +9 +1 +0 +20\S+Z\n`+sku+` +3 +1 +2 +0 +20\S+Z\n$`)
 	expect(t, "one", d.inventory("list", sku).must(t), `^SKU .*\n`+sku+` +3 +1 +2 +0 +\S+\n$`)
 	if more := d.inventory("list", "--limit=1").run(t); more.code != 0 || strings.Count(more.stdout, "\n") != 2 || !strings.Contains(more.stderr, "there is more") {
 		t.Errorf("a list cut short: %+v", more)
@@ -57,14 +57,16 @@ func TestInventoryCommand(t *testing.T) {
 		t.Errorf("too many: exit %d: %s%s", short.code, short.stdout, short.stderr)
 	}
 	for args, says := range map[string]string{
-		"set " + sku + " 1": "oncepay: 2 of " + sku + " are held and 0 taken: its quantity cannot be less than both together\n",
-		"list cap":          "oncepay: cap was never stocked\n",
+		"set " + sku + " 1":              "oncepay: 2 of " + sku + " are held and 0 taken: its quantity cannot be less than both together\n",
+		"list cap":                       "oncepay: cap was never stocked\n",
+		"set " + sku + " 9 --previous=4": "oncepay: the quantity of " + sku + " is 3, and not 4 any more: somebody else has set it\n",
+		"set cap 9 --previous=4":         "oncepay: cap was never stocked: its quantity has not been 4\n",
 	} {
 		if r := d.inventory(strings.Split(args, " ")...).run(t); r.code != 1 || r.stdout != "" || r.stderr != says {
 			t.Errorf("%s: exit %d: %s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
-	expect(t, "more", d.inventory("set", sku, "4").must(t), `quantity 4, of which 2 are available, 2 held and 0 taken`)
+	expect(t, "more", d.inventory("set", sku, "4", "--previous=3").must(t), `: quantity 3 -> 4, of which 2 are available, 2 held and 0 taken`)
 	d.inventory("set", "cap", "1").must(t)
 	d.charging(api, append(create, "--key="+key, "--item="+sku+"=2", "--item=cap")...).must(t) // the same again
 }
@@ -101,6 +103,17 @@ func TestInventoryByClient(t *testing.T) {
 	refused, _ := errors.AsType[*client.Error](err)
 	if !refusedWith(err, "insufficient_inventory") || len(refused.Short) != 1 || refused.Short[0] != (client.Shortage{SKU: "tee:m", Requested: 1}) {
 		t.Errorf("sold out: %v", err)
+	}
+	if _, err := operator.SetInventory(t.Context(), "a.b", 9, 4); !refusedWith(err, "invalid_state") {
+		t.Errorf("somebody else has set it: %v", err)
+	} else if refused, _ := errors.AsType[*client.Error](err); refused.Inventory == nil || refused.Inventory.Quantity != 5 {
+		t.Errorf("without what there is: %v", err)
+	}
+	if v, err := operator.SetInventory(t.Context(), "a.b", 6, 5); err != nil || v.Quantity != 6 {
+		t.Errorf("from what it was: %+v, %v", v, err)
+	}
+	if v, err := operator.SetInventory(t.Context(), "a.b", 5, 6); err != nil || v.Quantity != 5 {
+		t.Errorf("from what it was: %+v, %v", v, err)
 	}
 	if _, err := operator.SetInventory(t.Context(), "a.b", 1); !refusedWith(err, "invalid_state") {
 		t.Errorf("less than is taken: %v", err)
