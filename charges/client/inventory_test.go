@@ -160,6 +160,14 @@ func TestItemsOfACharge(t *testing.T) {
 	if err != nil || charge.Stock != client.StockTaken || fmt.Sprint(charge.Items) != "[{cap 1} {tee:m 2}]" {
 		t.Errorf("got %+v, %v", charge, err)
 	}
+	// A cart that came out empty is no charge without items: the server refuses it.
+	p.Items, p.IdempotencyKey = []client.Item{}, client.NewKey()
+	if _, err := c.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.requests(); !strings.Contains(all[len(all)-1].body, `"items":[]`) {
+		t.Errorf("sent %s", all[len(all)-1].body)
+	}
 	plain := create(t, c, 1)[0]
 	if plain.Stock != "" || plain.Items != nil || strings.Contains(s.requests()[len(s.requests())-1].body, "items") {
 		t.Errorf("without items: %+v", plain)

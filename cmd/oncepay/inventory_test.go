@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncepay/oncepay/charges/client"
 )
@@ -36,6 +37,11 @@ func TestInventoryCommand(t *testing.T) {
 	held := readCharge(t, d.charging(api, append(create, "--item="+sku+"=2", "--item", "mug")...).must(t))
 	got := d.charging(api, "get", held.ID).must(t)
 	expect(t, "get", got, `(?m)^  "stock": "held",$`, `"items": \[\s+\{\s+"sku": "mug",\s+"quantity": 1\s+\},\s+\{\s+"sku": "`+sku+`",\s+"quantity": 2\s+\}\s+\]`)
+	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
+	expect(t, "send before", d.charging(api, append(create, "--send-before="+soon)...).must(t), `(?m)^  "send_before": "`+strings.TrimSuffix(soon, "Z")+`[.0]*Z",?$`)
+	if r := d.charging(api, append(create, "--send-before=tomorrow")...).run(t); r.code == 0 || !strings.Contains(r.stderr, "--send-before") {
+		t.Errorf("at no time: %+v", r)
+	}
 	list := d.inventory("list").must(t)
 	expect(t, "list", list, `^SKU +QUANTITY +AVAILABLE +HELD +TAKEN +SET AT\nmug +10 +9 +1 +0 +20\S+Z\n`+sku+` +3 +1 +2 +0 +20\S+Z\n$`)
 	expect(t, "one", d.inventory("list", sku).must(t), `^SKU .*\n`+sku+` +3 +1 +2 +0 +\S+\n$`)
@@ -98,6 +104,11 @@ func TestInventoryByClient(t *testing.T) {
 	c = d.awaitStatus(api, c.IdempotencyKey, client.StatusSucceeded)
 	if c.Stock != client.StockTaken || len(c.Items) != 2 || c.Items[0] != (client.Item{SKU: "a.b", Quantity: 2}) {
 		t.Errorf("sold: %s", c.Raw)
+	}
+	empty := buy
+	empty.Items = []client.Item{}
+	if _, err := shop.Create(t.Context(), empty); !refusedWith(err, "invalid_request") {
+		t.Errorf("an empty cart: %v", err)
 	}
 	_, err = shop.Create(t.Context(), buy)
 	refused, _ := errors.AsType[*client.Error](err)
