@@ -41,14 +41,21 @@ func DecodeRequest(body []byte) (Request, error) {
 	return Request{}, &InvalidError{Fields: faults}
 }
 
-// DecodeQuantity reads the body with which a SKU's quantity is set, {"quantity": 10}, as strictly as [DecodeRequest] reads its own. A nil error
-// says that it was read, not that such a quantity can be.
-func DecodeQuantity(body []byte) (quantity int64, err error) {
-	faults, _ := readMembers(body, []bodyMember{{"quantity", true, readCount(&quantity)}})
+// DecodeStocking reads the body with which a SKU's quantity is set, {"quantity": 10, "previous": 5}, as strictly as [DecodeRequest] reads its own. A
+// nil error says that it was read, not that such a quantity can be.
+func DecodeStocking(body []byte) (st Stocking, err error) {
+	var previous int64
+	faults, _ := readMembers(body, []bodyMember{
+		{"quantity", true, readCount(&st.Quantity)},
+		{"previous", false, func(b *bodyReader, field string) error {
+			st.Previous = &previous
+			return readCount(&previous)(b, field)
+		}},
+	})
 	if err := invalidOrNil(faults); err != nil {
-		return 0, err
+		return Stocking{}, err
 	}
-	return quantity, nil
+	return st, nil
 }
 
 // addFaultsOfOtherFields keeps one story per field: a member that could not be read is not judged as well.

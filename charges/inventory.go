@@ -49,61 +49,128 @@ func lockRefused(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
 }
 
-// SetInventory sets how many of a SKU were ever stocked, whatever was sold of them since: doing it twice changes nothing, and a delivery of 5 adds
-// 5 to what was set before. It is an [*InvalidError] for a SKU that none can be or a quantity that is out of bounds, a [*QuantityError] for less
-// than is held and taken, and [ErrInventoryBusy] where the row was not to be had within 5 s. Who did it is written down.
-//
-// What is there is counted after that, when charges may have moved on: where many are held it takes longer than the SKU's row may be kept from buyers.
-func (s *Service) SetInventory(ctx context.Context, sku string, quantity int64, actor string) (set Inventory, err error) {
-	var faults []FieldError
-	if reason := SKUFault(sku); reason != "" {
+// Stocking sets how many of a SKU were ever stocked, whatever was sold of them since.
+type Stocking struct {
+	SKU      string
+	Quantity int64
+
+	// What the quantity must have been until now, unless it is Quantity already; 0 also fits a SKU that was never stocked. nil: whatever it was.
+	// So of two who add different numbers to what both have read, the second one is told.
+	Previous *int64
+
+	Actor string // "operator:NAME", for whoever asks who did it
+}
+
+// Stocked is what there is of a SKU whose quantity was set.
+type Stocked struct {
+	Inventory Inventory
+	Was       int64 // the quantity before; the same: nothing has changed
+	New       bool  // it was never stocked before
+}
+
+// PreviousError says that a SKU's quantity is not what it was said to have been.
+type PreviousError struct {
+	SKU      string
+	Previous int64
+
+	Inventory *Inventory // nil: it was never stocked
+}
+
+func (e *PreviousError) Error() string {
+	if e.Inventory == nil {
+		return fmt.Sprintf("%s was never stocked: its quantity has not been %d", e.SKU, e.Previous)
+	}
+	return fmt.Sprintf("the quantity of %s is %d, and not %d any more: somebody else has set it", e.SKU, e.Inventory.Quantity, e.Previous)
+}
+
+func (st Stocking) faults() (faults []FieldError) {
+	if reason := SKUFault(st.SKU); reason != "" {
 		faults = append(faults, FieldError{"sku", reason})
 	}
-	if quantity < 0 || quantity > MaxStock {
-		faults = append(faults, FieldError{"quantity", fmt.Sprintf("must be from 0 to %d", MaxStock)})
+	bounds := fmt.Sprintf("must be from 0 to %d", MaxStock)
+	if st.Quantity < 0 || st.Quantity > MaxStock {
+		faults = append(faults, FieldError{"quantity", bounds})
 	}
-	if err := invalidOrNil(faults); err != nil {
-		return Inventory{}, err
+	if p := st.Previous; p != nil && (*p < 0 || *p > MaxStock) {
+		faults = append(faults, FieldError{"previous", bounds})
+	}
+	return faults
+}
+
+// SetInventory is [Service.Stock] for a quantity that holds whatever it was before.
+func (s *Service) SetInventory(ctx context.Context, sku string, quantity int64, actor string) (Inventory, error) {
+	set, err := s.Stock(ctx, Stocking{SKU: sku, Quantity: quantity, Actor: actor})
+	return set.Inventory, err
+}
+
+// Stock sets a quantity: doing it twice changes nothing, and a delivery of 5 adds 5 to what was set before. It is an [*InvalidError] for a SKU that
+// none can be or a quantity that is out of bounds, a [*PreviousError] where it was another before, a [*QuantityError] for less than is held and
+// taken, and [ErrInventoryBusy] where the row was not to be had within 5 s. Who did it is written down.
+//
+// What is there is counted after that, when charges may have moved on: where many are held it takes longer than the SKU's row may be kept from buyers.
+func (s *Service) Stock(ctx context.Context, st Stocking) (set Stocked, err error) {
+	if err := invalidOrNil(st.faults()); err != nil {
+		return set, err
 	}
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	err = outbox.InTx(ctx, s.pool, "inventory.set", func(tx pgx.Tx) error {
-		was, changed, err := setQuantity(ctx, tx, sku, quantity)
-		if err != nil || !changed {
+	err = outbox.InTx(ctx, s.pool, "inventory.set", func(tx pgx.Tx) (err error) {
+		changed := false
+		if set, changed, err = setQuantity(ctx, tx, st); err != nil || !changed {
 			return err
 		}
-		return outbox.RecordAction(ctx, tx, outbox.Action{Actor: actor, Action: "inventory.set", Target: sku, Data: map[string]any{"from": was, "to": quantity}})
+		return outbox.RecordAction(ctx, tx, outbox.Action{Actor: st.Actor, Action: "inventory.set", Target: st.SKU, Data: map[string]any{"from": set.Was, "to": st.Quantity}})
 	})
-	refused := errors.Is(err, errAllocated)
-	if err != nil && !refused {
-		return Inventory{}, err
+	moved, refused := errors.Is(err, errMoved), errors.Is(err, errAllocated)
+	if err != nil && !refused && !moved {
+		return Stocked{}, err
 	}
-	if set, err = readInventory(ctx, s.reads, sku); err == nil && refused {
-		err = &QuantityError{Inventory: set}
+	found, err := readInventory(ctx, s.reads, st.SKU)
+	switch {
+	case moved && errors.Is(err, ErrNotFound):
+		return Stocked{}, &PreviousError{SKU: st.SKU, Previous: *st.Previous}
+	case err != nil:
+		return Stocked{}, err
+	case moved:
+		return Stocked{}, &PreviousError{SKU: st.SKU, Previous: *st.Previous, Inventory: &found}
+	case refused:
+		return Stocked{}, &QuantityError{Inventory: found}
 	}
-	return set, err
+	set.Inventory = found
+	return set, nil
 }
+
+// errMoved says that a quantity is not what it was said to have been.
+var errMoved = errors.New("somebody else has set it")
 
 // errAllocated says that more of a SKU is allocated than its quantity was to be.
 var errAllocated = errors.New("more is allocated")
 
-// setQuantity sets a quantity where that is possible, else it is errAllocated, and tells what it was and whether it has changed.
-func setQuantity(ctx context.Context, tx pgx.Tx, sku string, quantity int64) (was int64, changed bool, err error) {
-	tag, err := tx.Exec(ctx, `INSERT INTO inventory (sku, quantity) VALUES ($1, $2) ON CONFLICT DO NOTHING`, sku, quantity)
+// setQuantity sets a quantity where that is possible, else it is errMoved or errAllocated, and tells what it was and whether there is anything new.
+func setQuantity(ctx context.Context, tx pgx.Tx, st Stocking) (set Stocked, changed bool, err error) {
+	tag, err := tx.Exec(ctx, `INSERT INTO inventory (sku, quantity) VALUES ($1, $2) ON CONFLICT DO NOTHING`, st.SKU, st.Quantity)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = tx.QueryRow(ctx, `SELECT quantity FROM inventory WHERE sku = $1 FOR NO KEY UPDATE`, sku).Scan(&was)
-		if err == nil {
-			tag, err = tx.Exec(ctx, `
-UPDATE inventory SET quantity = $2, updated_at = clock_timestamp() WHERE sku = $1 AND quantity <> $2 AND allocated <= $2`, sku, quantity)
-		}
+		err = tx.QueryRow(ctx, `SELECT quantity FROM inventory WHERE sku = $1 FOR NO KEY UPDATE`, st.SKU).Scan(&set.Was)
+	} else {
+		set.New = true
 	}
 	if err != nil {
-		return 0, false, fmt.Errorf("set the quantity of %s: %w", sku, asInventoryBusy(err))
+		return set, false, fmt.Errorf("set the quantity of %s: %w", st.SKU, asInventoryBusy(err))
 	}
-	if tag.RowsAffected() == 0 && was != quantity {
-		return was, false, errAllocated
+	switch {
+	case st.Previous != nil && set.Was != *st.Previous && set.Was != st.Quantity:
+		return set, false, errMoved
+	case set.New || set.Was == st.Quantity:
+		return set, set.New, nil
 	}
-	return was, tag.RowsAffected() == 1, nil
+	tag, err = tx.Exec(ctx, `UPDATE inventory SET quantity = $2, updated_at = clock_timestamp() WHERE sku = $1 AND allocated <= $2`, st.SKU, st.Quantity)
+	if err != nil {
+		return set, false, fmt.Errorf("set the quantity of %s: %w", st.SKU, err)
+	}
+	if tag.RowsAffected() == 0 {
+		return set, false, errAllocated
+	}
+	return set, true, nil
 }
 
 // Inventory returns what there is of a SKU, [ErrNotFound] for one that was never stocked.

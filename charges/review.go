@@ -1,6 +1,7 @@
 package charges
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,10 @@ type Ruling struct {
 	Because  string // for the audit trail; never empty
 	Actor    string // "operator:NAME"
 	Force    bool   // the person knows better than the record, where that is possible
+
+	// Succeeded, of a charge whose items were given back, which takes them again by default and is refused while they are short.
+	WithoutItems bool // it leaves them to others, whether there is enough of them or not
+	Restock      bool // as many as are short are stocked first, in the same transaction
 }
 
 // RulingError says why a charge cannot be settled so.
@@ -58,6 +63,12 @@ func (r Ruling) check(d dossier) error {
 		return refuse("a payment is named only where it has succeeded")
 	case r.As != Processing && r.NewKey:
 		return refuse("a new key is for what is sent again")
+	case r.As != Succeeded && (r.WithoutItems || r.Restock):
+		return refuse("its items matter only where it has succeeded: what is over has none, and what is sent again holds its own")
+	case r.WithoutItems && r.Restock:
+		return refuse("a charge that is settled without its items needs none stocked")
+	case (r.WithoutItems || r.Restock) && (d.charge.Stock == nil || *d.charge.Stock != StockReturned):
+		return refuse("the charge has no items that were given back: it is settled as it is")
 	}
 	switch r.As {
 	case Succeeded:
@@ -121,7 +132,21 @@ func (r Ruling) checkSucceeded(d dossier) error {
 			return err
 		}
 	}
+	if d.charge.Stock != nil && *d.charge.Stock == StockReturned && !r.WithoutItems && r.refunded(d) {
+		return r.unless("the payment %s was refunded in full, and the charge would take items that nobody pays for: settle it --without-items", id)
+	}
 	return nil
+}
+
+// refunded tells whether all that a ruling's payment took was given back, or is on its way.
+func (r Ruling) refunded(d dossier) bool {
+	id, took := r.payment(d.charge), cmp.Or(r.Captured, d.charge.Amount)
+	for _, p := range d.payments {
+		if p.ID == id && p.Status == "succeeded" {
+			took = p.Received
+		}
+	}
+	return took > 0 && d.refunded[id] >= took
 }
 
 func (r Ruling) checkOver(d dossier) error {

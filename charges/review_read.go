@@ -16,8 +16,10 @@ type Waiting struct {
 	Since    time.Time `json:"since"` // when a person was asked (UTC)
 	Payments []string  `json:"payments"`
 
-	// Of its items, what less is available of now than it asks for; only where it waits because of that. Empty: it can be settled.
-	Short []Shortage `json:"short"`
+	// Of a charge that waits because its items are short. Charge.AmountRefunded tells what of Received was given back.
+	Short    []Shortage    `json:"short"`    // of its items, what less is available of now than it asks for; empty: it can be settled
+	Received int64         `json:"received"` // what its payment took, in the minor unit
+	Others   []OtherCharge `json:"others"`   // of the same order, those that go on: the likeliest reason is that it was paid again
 }
 
 // Reviews returns the charges that a person must decide about, the latest accepted first, at most limit of them, and whether there are more.
@@ -34,12 +36,14 @@ func (s *Service) Reviews(ctx context.Context, limit int) (list []Waiting, more 
 			if err != nil {
 				return nil, false, err
 			}
-			w := Waiting{Charge: c, Caller: c.Caller, Since: c.UpdatedAt, Payments: []string{}}
-			if w.Short, err = s.shortNow(ctx, c); err != nil {
-				return nil, false, err
-			}
+			w := Waiting{Charge: c, Caller: c.Caller, Since: c.UpdatedAt, Payments: []string{}, Short: []Shortage{}, Others: []OtherCharge{}}
 			for _, p := range states {
 				w.Payments = append(w.Payments, p.ID)
+			}
+			if c.Review != nil && c.Review.Reason == InsufficientInventory {
+				if err := s.lookIntoShortage(ctx, &w, states); err != nil {
+					return nil, false, err
+				}
 			}
 			list, f.After = append(list, w), c.ID
 		}
@@ -47,16 +51,28 @@ func (s *Service) Reviews(ctx context.Context, limit int) (list []Waiting, more 
 	return list, more, nil
 }
 
-// shortNow is what there is too little of for a charge that waits because of that.
-func (s *Service) shortNow(ctx context.Context, c Charge) ([]Shortage, error) {
-	if c.Review == nil || c.Review.Reason != InsufficientInventory {
-		return []Shortage{}, nil
-	}
-	available, err := readAvailable(ctx, s.reads, skusOf([][]Item{c.Items}))
+// lookIntoShortage finds what there is too little of for a charge that waits because of that, and what may have come of its order.
+func (s *Service) lookIntoShortage(ctx context.Context, w *Waiting, payments []paymentState) error {
+	available, err := readAvailable(ctx, s.reads, skusOf([][]Item{w.Charge.Items}))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return append([]Shortage{}, shortOf(c.Items, available)...), nil
+	w.Short = append(w.Short, shortOf(w.Charge.Items, available)...)
+	for _, p := range payments {
+		if p.ID == text(w.Charge.PaymentIntent) {
+			w.Received = p.Received
+		}
+	}
+	others, err := s.othersOf(ctx, w.Charge)
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		if o.GoesOn() {
+			w.Others = append(w.Others, o)
+		}
+	}
+	return nil
 }
 
 // Evidence is all that is known of a charge, for a person who must decide about it. It holds no client secret.
@@ -70,6 +86,8 @@ type Evidence struct {
 	Events   []Event        `json:"events"`
 
 	Inventory []Inventory `json:"inventory"` // what there is now of the charge's items
+
+	Others []OtherCharge `json:"others"` // of the same order, those that go on first, at most 100
 }
 
 // TriedAttempt is one request to Stripe, and what came of it.
@@ -149,6 +167,9 @@ func (s *Service) Evidence(ctx context.Context, id uuid.UUID) (e Evidence, err e
 		return e, err
 	}
 	if e.Inventory, err = s.inventoryOf(ctx, e.Charge.Items); err != nil {
+		return e, err
+	}
+	if e.Others, err = s.othersOf(ctx, e.Charge); err != nil {
 		return e, err
 	}
 	e.Events, _, err = s.Events(ctx, "", id, 0, mostEvents)

@@ -112,27 +112,10 @@ func (s *Service) rule(ctx context.Context, tx pgx.Tx, d dossier, r Ruling) erro
 			return err
 		}
 	}
-	if r.As != Succeeded {
+	if r.As != Succeeded || r.refunded(d) { // nobody is sent a receipt for what they have back
 		return nil
 	}
 	return s.receiptDue(ctx, tx, c)
-}
-
-// ruledStock is withStock for what a person decides, who is told where the items are not to be had any more, and can know how to come by them.
-func ruledStock(ctx context.Context, tx pgx.Tx, c Charge, ruled Change, r Ruling, data map[string]any) (Change, error) {
-	change, short, err := withStock(ctx, tx, c, ruled)
-	if err != nil {
-		return change, err
-	}
-	if len(short) > 0 {
-		if err := r.unless("the items were given back, and of %s only %d are available: stock %d more, or refund the payment at Stripe first",
-			short[0].SKU, short[0].Available, short[0].Requested-short[0].Available); err != nil {
-			return change, err
-		}
-		change.To, change.Reason = ruled.To, ruled.Reason
-	}
-	change.tell(data, short)
-	return change, nil
 }
 
 // adoptByHand puts the payment on record that a person says has taken the money. Whatever Stripe says of it later outranks that, and what

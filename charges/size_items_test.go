@@ -14,7 +14,7 @@ const hotSKU = "sku-0"
 
 // itemOps are the operations on what charges sell, before those on charges.
 var itemOps = []sizeOp{
-	{"hold the last", onePages, "SetInventory Inventory Create Evidence", func(t *testing.T, s *sized) {
+	{"hold the last", onePages, "SetInventory Stock Inventory Create Evidence", func(t *testing.T, s *sized) {
 		sku := "sku-" + uuid.NewString()
 		must[Inventory](t)(s.SetInventory(t.Context(), sku, 1, "operator:ada"))
 		for i := range 2 {
@@ -59,6 +59,18 @@ var itemOps = []sizeOp{
 		s.exec(t, `UPDATE inventory SET quantity = allocated + 1000000 WHERE sku = $1`, hotSKU)
 		must[Charge](t)(s.Rule(t.Context(), id, Ruling{As: Succeeded, Because: "stocked again", Actor: "operator:ada"}))
 		s.wantStock(t, id, Succeeded, StockTaken)
+	}},
+	{"restock, and leave to others", onePages, "Hear Rule", func(t *testing.T, s *sized) {
+		for _, r := range []Ruling{{As: Succeeded, Restock: true}, {As: Succeeded, WithoutItems: true}} {
+			id := s.pickSelling(t, Failed)
+			s.exec(t, `UPDATE inventory SET quantity = allocated WHERE sku = $1`, hotSKU)
+			s.hearPaid(t, id)
+			s.wantStock(t, id, NeedsReview, StockReturned)
+			r.Because, r.Actor = "seen", "operator:ada"
+			must[Charge](t)(s.Rule(t.Context(), id, r))
+			s.exec(t, `UPDATE inventory SET quantity = allocated + 1000000 WHERE sku = $1`, hotSKU)
+			s.wantStock(t, id, Succeeded, map[bool]Stock{true: StockTaken, false: StockReturned}[r.Restock])
+		}
 	}},
 	{"rule on what is held", onePages, "Rule", func(t *testing.T, s *sized) {
 		for _, r := range []Ruling{{As: Succeeded, Payment: "pi_" + uuid.NewString()[:8]}, {As: Failed, Force: true}} {

@@ -41,7 +41,7 @@ type InsufficientInventoryError struct {
 }
 
 func (e *InsufficientInventoryError) Error() string {
-	return fmt.Sprintf("insufficient inventory of %s and %d more", e.Short[0].SKU, len(e.Short)-1)
+	return "insufficient inventory: " + tellShort(e.Short)
 }
 
 // stockAt is where the items of a charge belong that comes to a status. While a person decides, they stay where they are.
@@ -101,6 +101,15 @@ func shortOf(items []Item, available map[string]int64) (short []Shortage) {
 	}
 	slices.SortFunc(short, func(a, b Shortage) int { return strings.Compare(a.SKU, b.SKU) }) // a request may name them in any order
 	return short
+}
+
+// tellShort says what is short, for people.
+func tellShort(short []Shortage) string {
+	told := make([]string, len(short))
+	for i, s := range short {
+		told[i] = fmt.Sprintf("%d of %s are asked for and %d available", s.Requested, s.SKU, s.Available)
+	}
+	return strings.Join(told, ", ")
 }
 
 // skusOf are the SKUs of all members' items, in their order, each once.

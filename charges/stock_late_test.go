@@ -3,6 +3,7 @@ package charges
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,8 +50,10 @@ func TestI7LateSuccess(t *testing.T) {
 
 	var refused *RulingError
 	ruling := Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"}
-	if _, err := f.Rule(t.Context(), second, ruling); !errors.As(err, &refused) || !refused.Forceable {
-		t.Errorf("while nothing is left: %v", err)
+	for _, force := range []bool{false, true} { // nobody knows better how many there are
+		if _, err := f.tryRule(t, second, Ruling{As: Succeeded, Force: force}); !errors.As(err, &refused) || refused.Forceable {
+			t.Errorf("while nothing is left: %v", err)
+		}
 	}
 	f.stock(t, "tee", 2)
 	if c, err := f.Rule(t.Context(), second, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockTaken || c.Receipt == nil {
@@ -62,9 +65,9 @@ func TestI7LateSuccess(t *testing.T) {
 	third, fourth := late("pi_3", 2), uuid.UUID{}
 	fourth = f.create(t, selling(one("tee")))
 	f.hear(t, third, success("pi_3"))
-	ruling.Force = true
+	ruling.WithoutItems = true
 	if c, err := f.Rule(t.Context(), third, ruling); err != nil || c.Status != Succeeded || *c.Stock != StockReturned || c.AmountCaptured != 1099 {
-		t.Errorf("forced: %+v, %v", c, err)
+		t.Errorf("without its items: %+v, %v", c, err)
 	}
 	f.wantStock(t, "tee", 0, 1, 2)
 	f.settle(t, f.begin(t, fourth, Send), answered("succeeded", "pi_4"))
@@ -106,6 +109,29 @@ func TestI7LateSuccessesTogether(t *testing.T) {
 		t.Errorf("they are %v", statuses)
 	}
 	f.wantStock(t, "tee", 0, n-left, left)
+}
+
+// A person who may not call a charge done is told everything that it lacks, and so is the shop that asks for one.
+func TestAllThatIsShortIsTold(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "cap", 2)
+	f.stock(t, "tee", 2)
+	both := selling(Item{"tee", 2}, Item{"cap", 2})
+	id := f.create(t, both)
+	f.settle(t, f.begin(t, id, Send), declined("pi_1"))
+	f.create(t, selling(one("cap"), Item{"tee", 2}))
+	late := said("succeeded", "pi_1")
+	late.AsOf = late.AsOf.Add(time.Minute)
+	f.hear(t, id, late)
+	_, refused := f.Rule(t.Context(), id, Ruling{As: Succeeded, Because: "the buyer waits", Actor: "operator:ada"})
+	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: both})
+	const want = "2 of cap are asked for and 1 available, 2 of tee are asked for and 0 available"
+	for _, err := range []error{refused, a.Err} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
 }
 
 // What a person decides moves the items as what Stripe says does.

@@ -31,8 +31,9 @@ func readAvailable(ctx context.Context, db querier, skus []string) (map[string]i
 	return available, nil
 }
 
-// Rows are locked in the order of the SKUs, so that two transactions never wait for each other in a circle, and read as the last to hold a lock
-// has left them.
+// Rows are locked in the order of the SKUs, so that two such statements never wait for each other in a circle, and read as the last to hold a lock has
+// left them. A shared transaction has several where successes come late: it can meet an accept in a circle, which the bound on its waits for a lock
+// ends. Then its members are run again, in the end each alone.
 const allocateSQL = `
 WITH wanted AS (
     SELECT sku, quantity FROM unnest($1::text[], $2::bigint[]) AS wanted (sku, quantity)
@@ -45,7 +46,7 @@ UPDATE inventory i SET allocated = i.allocated + wanted.quantity
    AND NOT EXISTS (SELECT FROM wanted w LEFT JOIN locked l ON l.sku = w.sku WHERE l.available IS NULL OR l.available < w.quantity)`
 
 // allocate allocates their items to all members or, where there is not enough, to none. Then it tells what is short for each if they are served one
-// after the other, those before it first. From here until tx ends nobody else has the SKUs.
+// after the other, those before it first. From here until tx ends no other transaction has the SKUs.
 func allocate(ctx context.Context, tx pgx.Tx, members [][]Item) (short [][]Shortage, err error) {
 	sums := map[string]int64{}
 	for _, items := range members {
@@ -98,8 +99,8 @@ UPDATE inventory i SET allocated = i.allocated - back.quantity
   FROM back JOIN locked ON locked.sku = back.sku
  WHERE i.sku = back.sku`
 
-// giveBack makes the items of a locked charge available to others. Whoever buys the same queues for their rows: they are locked last of all that
-// the transaction does, for as long as its commit takes.
+// giveBack makes the items of a locked charge available to others. Whoever buys the same queues for their rows: in a shared transaction they are locked
+// last of all that it does, for as long as its commit takes. A charge alone has little to do after that.
 func giveBack(ctx context.Context, tx pgx.Tx, charge uuid.UUID) error {
 	if err := outbox.WriteLast(ctx, tx, giveBackSQL, charge); err != nil {
 		return asInventoryBusy(fmt.Errorf("give back the items of charge %s: %w", charge, err))

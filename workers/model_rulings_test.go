@@ -14,7 +14,7 @@ import (
 )
 
 // rule settles a charge in review as a person who looks at Stripe and may err. It tells whether that was accepted.
-func (w *world) rule(i int, as charges.Status, force bool) bool {
+func (w *world) rule(i int, as charges.Status, force bool, more ...func(*charges.Ruling)) bool {
 	w.t.Helper()
 	c, r := w.get(w.ids[i]), charges.Ruling{As: as, Because: "a test", Actor: "operator:ann", Force: force}
 	var short []charges.Shortage
@@ -25,6 +25,9 @@ func (w *world) rule(i int, as charges.Status, force bool) bool {
 		}
 	case charges.Processing:
 		r.NewKey = c.Review.Reason == "stored_failure"
+	}
+	for _, also := range more {
+		also(&r)
 	}
 	if *stockOf(c) == charges.StockReturned && as != charges.Failed && as != charges.Canceled {
 		short = w.short(c.Items)
@@ -37,16 +40,25 @@ func (w *world) rule(i int, as charges.Status, force bool) bool {
 		return false
 	case err != nil:
 		w.t.Fatal(err)
-	case len(short) > 0 && !force:
+	case len(short) > 0 && !r.WithoutItems && !r.Restock:
 		w.t.Fatalf("stock: charge %d was settled as %s without what it asks for: %+v", i, as, short)
 	}
 	w.t.Logf("charge %d is %s, says a person", i, as)
-	w.without[i] = len(short) > 0
+	if w.without[i] = r.WithoutItems; r.Restock {
+		for _, s := range short {
+			w.stocked[s.SKU] += s.Requested - s.Available
+		}
+	}
 	if over := as == charges.Failed || as == charges.Canceled; over && (w.paid(i) != "" || slices.ContainsFunc(w.asleep, func(r *run) bool { return r.charge == c.ID })) {
 		w.excused[i] = true
 	}
 	return true
 }
+
+// withoutItems and restocking are what a person can say of items that were given back.
+func withoutItems(r *charges.Ruling) { r.WithoutItems = true }
+
+func restocking(r *charges.Ruling) { r.Restock = true }
 
 // mustRule settles a charge whatever the facts are.
 func (w *world) mustRule(i int, r charges.Ruling) {

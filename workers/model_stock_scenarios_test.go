@@ -93,10 +93,26 @@ var stockScenarios = []scenario{
 		w.wantStock(0, charges.Succeeded, charges.StockTaken)
 		w.soldOut()
 	}},
-	{name: "paid after its end, and nothing is left: for a person, who insists", ends: charges.Succeeded, play: func(w *world) {
+	{name: "paid after its end, and nothing is left: for a person, who leaves it to others", ends: charges.Succeeded, play: func(w *world) {
 		w.soldMeanwhile()
-		w.rule(0, charges.Succeeded, true)
+		if w.rule(0, charges.Succeeded, true) {
+			w.t.Fatal("stock: settled without an item, by force")
+		}
+		w.rule(0, charges.Succeeded, false, withoutItems)
 		w.wantStock(0, charges.Succeeded, charges.StockReturned)
+	}},
+	{name: "paid after its end, and nothing is left: for a person, who stocks it in the same step", ends: charges.Succeeded, play: func(w *world) {
+		w.soldMeanwhile()
+		w.rule(0, charges.Succeeded, false, restocking)
+		w.wantStock(0, charges.Succeeded, charges.StockTaken)
+		w.soldOut()
+	}},
+	{name: "paid after its end, and refunded: for a person, who leaves to others what there is", ends: charges.Succeeded, play: func(w *world) {
+		w.soldMeanwhile()
+		w.stock("cup", 2)
+		w.rule(0, charges.Succeeded, false, withoutItems)
+		w.wantStock(0, charges.Succeeded, charges.StockReturned)
+		w.sellOne("pm_card_visa")
 	}},
 	{name: "paid after its end, and what was left was not enough, and is given back by another", ends: charges.Succeeded, play: func(w *world) {
 		w.sellOne("pm_card_visa")

@@ -179,7 +179,8 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		},
 		"rule": func(t *rapid.T) {
 			waits := w.at(charges.NeedsReview)
-			w.rule(waits[some(t, len(waits), "waits")], rapid.SampledFrom(rulings).Draw(t, "as"), rapid.Bool().Draw(t, "force"))
+			w.rule(waits[some(t, len(waits), "waits")], rapid.SampledFrom(rulings).Draw(t, "as"), rapid.Bool().Draw(t, "force"),
+				rapid.SampledFrom([]func(*charges.Ruling){func(*charges.Ruling) {}, withoutItems, restocking}).Draw(t, "items"))
 		},
 		"misjudge": func(t *rapid.T) {
 			pending := w.at(charges.Pending)

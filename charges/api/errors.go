@@ -49,6 +49,7 @@ func problemOf(err error) problem {
 	var invalid *charges.InvalidError
 	var reused *charges.KeyReusedError
 	var taken *charges.ReferenceInUseError
+	var previous *charges.PreviousError
 	var short *charges.InsufficientInventoryError
 	var quantity *charges.QuantityError
 	switch {
@@ -86,6 +87,10 @@ func problemOf(err error) problem {
 	case errors.As(err, &quantity):
 		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")
 		p.Inventory = &quantity.Inventory
+		return p
+	case errors.As(err, &previous):
+		p := newProblem(codeInvalidState, sentence(previous.Error())+" Nothing was written.")
+		p.Inventory = previous.Inventory
 		return p
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)

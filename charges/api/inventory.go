@@ -7,9 +7,10 @@ import (
 	"github.com/oncepay/oncepay/charges"
 )
 
-// quantityBody describes what charges.DecodeQuantity reads.
+// quantityBody describes what charges.DecodeStocking reads.
 type quantityBody struct {
-	Quantity int64 `json:"quantity" minimum:"0" maximum:"1000000000000" example:"10" doc:"How many were ever stocked, sold ones included."`
+	Quantity int64  `json:"quantity" minimum:"0" maximum:"1000000000000" example:"10" doc:"How many were ever stocked, sold ones included."`
+	Previous *int64 `json:"previous,omitempty" minimum:"0" maximum:"1000000000000" example:"5" doc:"What quantity must have been until now, 0 where it was never stocked; not looked at where quantity is so already. Default: whatever it was."`
 }
 
 func (a *API) setInventory(w http.ResponseWriter, c *call) error {
@@ -17,15 +18,16 @@ func (a *API) setInventory(w http.ResponseWriter, c *call) error {
 	if err != nil {
 		return err
 	}
-	quantity, err := charges.DecodeQuantity(body)
+	st, err := charges.DecodeStocking(body)
 	if err != nil {
 		return err
 	}
-	set, err := a.charges.SetInventory(c.Context(), c.PathValue("sku"), quantity, string(c.token.Role)+":"+c.token.Name)
+	st.SKU, st.Actor = c.PathValue("sku"), string(c.token.Role)+":"+c.token.Name
+	set, err := a.charges.Stock(c.Context(), st)
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, set)
+	return writeJSON(w, http.StatusOK, set.Inventory)
 }
 
 // getInventory reads one SKU. What is no SKU was never stocked.

@@ -108,30 +108,75 @@ func TestSetInventory(t *testing.T) {
 	d.stocked(t, "much", 1_000_000_000_000)
 }
 
+// What was set by another meanwhile is refused where it was said what there was, and the same sent twice changes nothing.
+func TestSetInventoryFromPrevious(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, nil)
+	set := func(body string) reply { return d.put(t, operator, "tee", body) }
+	if r := set(`{"quantity":10,"previous":3}`); r.wantProblem(t, http.StatusConflict, "invalid_state").Inventory != nil || !strings.Contains(r.body, "never stocked") {
+		t.Errorf("never stocked: %s", r.body)
+	}
+	d.get(t, alice, "/inventory/tee").wantProblem(t, http.StatusNotFound, "not_found")
+	for range 2 {
+		if r := set(`{"quantity":10,"previous":0}`); r.status != http.StatusOK {
+			t.Errorf("%d %s", r.status, r.body)
+		}
+	}
+	// Two who have read 10 add 5 and 7: one is told, reads 15, and adds to that.
+	var adding sync.WaitGroup
+	answers := make([]reply, 2)
+	for i, n := range []int{15, 17} {
+		adding.Go(func() { answers[i] = set(fmt.Sprintf(`{"quantity":%d,"previous":10}`, n)) })
+	}
+	adding.Wait()
+	first, second := answers[0], answers[1]
+	if first.status != http.StatusOK {
+		first, second = second, first
+	}
+	won := decode[stock](t, first.body)
+	p := second.wantProblem(t, http.StatusConflict, "invalid_state")
+	if first.status != http.StatusOK || p.Inventory == nil || p.Inventory.Quantity != won.Quantity || !strings.Contains(p.Detail, "somebody else has set it") {
+		t.Errorf("%s, then %s", first.body, second.body)
+	}
+	d.wantStock(t, fmt.Sprintf("tee %d = %[1]d + 0 + 0", won.Quantity))
+	d.accept(t, alice, newKey(), selling(item("tee", 9)))
+	p = set(fmt.Sprintf(`{"quantity":8,"previous":%d}`, won.Quantity)).wantProblem(t, http.StatusConflict, "invalid_state")
+	if p.Inventory == nil || p.Inventory.Held != 9 {
+		t.Errorf("less than is held: %+v", p)
+	}
+	if n := d.settings(t); n != 2 {
+		t.Errorf("%d settings", n)
+	}
+}
+
 func TestSetInventoryIsStrict(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, nil)
 	for body, fields := range map[string]string{
-		"":                                  "body",
-		"10":                                "body",
-		"null":                              "body",
-		"[]":                                "body",
-		"{}":                                "quantity",
-		`{"quantity":null}`:                 "quantity",
-		`{"quantity":"10"}`:                 "quantity",
-		`{"quantity":10.0}`:                 "quantity",
-		`{"quantity":1e1}`:                  "quantity",
-		`{"quantity":-1}`:                   "quantity",
-		`{"quantity":-0}`:                   "quantity",
-		`{"quantity":010}`:                  "quantity",
-		`{"quantity":1000000000001}`:        "quantity",
-		`{"quantity":99999999999999999999}`: "quantity",
-		`{"quantity":1,"quantity":2}`:       "quantity",
-		`{"Quantity":1}`:                    "Quantity quantity",
-		`{"quantity":1,"sku":"a"}`:          "sku",
-		`{"quantity":1}{"quantity":1}`:      "body",
-		`{"quantity":1`:                     "body",
-		"\ufeff" + `{"quantity":1}`:         "body",
+		"":                              "body",
+		"10":                            "body",
+		"null":                          "body",
+		"[]":                            "body",
+		"{}":                            "quantity",
+		`{"previous":1}`:                "quantity",
+		`{"quantity":1,"previous":"1"}`: "previous",
+		`{"quantity":1,"previous":-1}`:  "previous",
+		`{"quantity":1,"previous":1000000000001}`: "previous",
+		`{"quantity":null}`:                       "quantity",
+		`{"quantity":"10"}`:                       "quantity",
+		`{"quantity":10.0}`:                       "quantity",
+		`{"quantity":1e1}`:                        "quantity",
+		`{"quantity":-1}`:                         "quantity",
+		`{"quantity":-0}`:                         "quantity",
+		`{"quantity":010}`:                        "quantity",
+		`{"quantity":1000000000001}`:              "quantity",
+		`{"quantity":99999999999999999999}`:       "quantity",
+		`{"quantity":1,"quantity":2}`:             "quantity",
+		`{"Quantity":1}`:                          "Quantity quantity",
+		`{"quantity":1,"sku":"a"}`:                "sku",
+		`{"quantity":1}{"quantity":1}`:            "body",
+		`{"quantity":1`:                           "body",
+		"\ufeff" + `{"quantity":1}`:               "body",
 	} {
 		p := d.put(t, operator, "tee", body).wantProblem(t, http.StatusBadRequest, "invalid_request")
 		if got := p.fieldNames(); got != fields || strings.Contains(p.Fields[0].Reason, "minor unit") {

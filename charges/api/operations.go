@@ -94,7 +94,9 @@ func (a *API) operations() []*operation {
 			id: "setInventory", method: http.MethodPut, path: "/inventory/{sku}", roles: onlyOperators,
 			summary: "Set how many of a SKU were ever stocked",
 			doc: "Sold ones included: after a delivery of 5 it is 5 more than before. So the same sent twice changes nothing, and needs no key. " +
-				"It cannot be less than what charges hold and have taken. A SKU that was never stocked comes into being.",
+				"It cannot be less than what charges hold and have taken. A SKU that was never stocked comes into being. " +
+				"With previous, what somebody else has set meanwhile is refused with invalid_state and inventory, what there is now (absent: it was never stocked): " +
+				"of two who add different numbers at once, none is lost.",
 			body:      reflect.TypeFor[quantityBody](),
 			responses: []response{{status: http.StatusOK, doc: "What there is of the SKU now.", body: inventory}},
 			refusals:  []code{codeInvalidState, codeTooLarge, codeUnsupportedMediaType, codeRequestTimeout},

@@ -33,7 +33,7 @@ type CreateParams struct {
 	StatementDescriptorSuffix string            `json:"statement_descriptor_suffix,omitempty"`
 	Metadata                  map[string]string `json:"metadata,omitempty"`
 	Reference                 string            `json:"reference,omitempty"`  // the caller's order; one open or succeeded charge each
-	Items                     []Item            `json:"items,omitempty"`      // what is sold, each SKU once; held with the charge
+	Items                     []Item            `json:"items,omitzero"`       // what is sold, each SKU once; held with the charge. nil: none; an empty list is refused
 	SendBefore                time.Time         `json:"send_before,omitzero"` // canceled where it was not sent by then
 }
 

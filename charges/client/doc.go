@@ -17,6 +17,9 @@
 //
 // There being not enough of the items that a charge is for is such a refusal, with the SKUs in [Error.Short]. It is not retried.
 //
+// A refusal says nothing about an earlier call that ended in an [*UnsettledError]: that may still be on its way, and be accepted. After one,
+// ask [Client.Key], or make the same call again, before the buyer is told of a 409 such as "insufficient_inventory" or "reference_in_use".
+//
 // A declined card is not an error of Create: it is the charge's final state, in [Charge.Failure]. Trying another card
 // is another operation and takes a new key.
 //

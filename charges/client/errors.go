@@ -13,7 +13,8 @@ import (
 var ErrInvalidKey = errors.New("oncepay: the idempotency key is not a version 4 or 7 UUID")
 
 // Error is a refusal: an answer other than 2xx. From [Client.Create] it also means that no attempt of that call can
-// have had an effect; where one might have, the error is an [*UnsettledError] instead.
+// have had an effect; where one might have, the error is an [*UnsettledError] instead. An attempt of an earlier call, which ended
+// in that, may still have one: ask [Client.Key], or send again, before the buyer is told.
 type Error struct {
 	Status     int          // HTTP status
 	Code       string       // stable, e.g. "reference_in_use"; empty where something other than Oncepay answered

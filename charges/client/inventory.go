@@ -84,17 +84,30 @@ func (c *Client) AllInventory(ctx context.Context, params InventoryParams) iter.
 // SetInventory sets how many of a SKU were ever stocked, sold ones included: after a delivery of 5 it is 5 more than before. It takes an
 // operator's token. Less than what charges hold and have taken is an [*Error] with Code "invalid_state", which carries what there is.
 //
+// previous, at most one, is what the quantity must have been until now: 0 also for a SKU that was never stocked. Where somebody else has set another
+// one, that is an [*Error] with Code "invalid_state" and what there is (nil: it was never stocked), so that of two who add different numbers to what
+// both have read, neither is lost. Without it the quantity holds whatever it was. It is not looked at where the quantity is so already.
+//
 // Setting it twice changes nothing, so it is sent again as reads are, and needs no key. Whatever its error, the call can be made again. Of two
-// who set different quantities, the last one to be heard prevails: an attempt whose answer was lost may be sent again after the other's.
-func (c *Client) SetInventory(ctx context.Context, sku string, quantity int64) (*Inventory, error) {
+// who set different quantities without previous, the last one to be heard prevails: an attempt whose answer was lost may be sent again after the
+// other's.
+func (c *Client) SetInventory(ctx context.Context, sku string, quantity int64, previous ...int64) (*Inventory, error) {
 	if sku == "" {
 		return nil, errNoSKU
 	}
-	body, err := json.Marshal(map[string]int64{"quantity": quantity})
+	set := map[string]int64{"quantity": quantity}
+	switch len(previous) {
+	case 0:
+	case 1:
+		set["previous"] = previous[0]
+	default:
+		return nil, errors.New("oncepay: a SKU has one previous quantity")
+	}
+	body, err := json.Marshal(set)
 	if err != nil {
 		return nil, fmt.Errorf("oncepay: encode quantity: %w", err)
 	}
-	set, _, err := send(ctx, c, request{method: http.MethodPut, path: "/inventory/" + url.PathEscape(sku), body: body}, func(got *Inventory) error {
+	now, _, err := send(ctx, c, request{method: http.MethodPut, path: "/inventory/" + url.PathEscape(sku), body: body}, func(got *Inventory) error {
 		if err := got.checkSKU(sku); err != nil {
 			return err
 		}
@@ -103,7 +116,7 @@ func (c *Client) SetInventory(ctx context.Context, sku string, quantity int64) (
 		}
 		return nil
 	})
-	return set, err
+	return now, err
 }
 
 // checkSKU is for what was asked for by name.

@@ -43,6 +43,27 @@ func TestSetInventoryIsRetried(t *testing.T) {
 	}
 }
 
+func TestSetInventoryFromPrevious(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, dropAfter)
+	c, _ := connect(t, s)
+	if _, err := c.SetInventory(t.Context(), "tee", 5, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.SetInventory(t.Context(), "tee", 5, 0, 1); err == nil {
+		t.Error("two previous quantities were sent")
+	}
+	requests := s.requests()
+	if len(requests) != 2 {
+		t.Fatalf("%d requests", len(requests))
+	}
+	for _, r := range requests {
+		if r.body != `{"previous":0,"quantity":5}` {
+			t.Errorf("sent %s", r.body)
+		}
+	}
+}
+
 func TestSetInventoryRefused(t *testing.T) {
 	t.Parallel()
 	below := answers(409, "invalid_state")
@@ -138,6 +159,14 @@ func TestItemsOfACharge(t *testing.T) {
 	charge, err := c.Get(t.Context(), "ch_1")
 	if err != nil || charge.Stock != client.StockTaken || fmt.Sprint(charge.Items) != "[{cap 1} {tee:m 2}]" {
 		t.Errorf("got %+v, %v", charge, err)
+	}
+	// A cart that came out empty is no charge without items: the server refuses it.
+	p.Items, p.IdempotencyKey = []client.Item{}, client.NewKey()
+	if _, err := c.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if all := s.requests(); !strings.Contains(all[len(all)-1].body, `"items":[]`) {
+		t.Errorf("sent %s", all[len(all)-1].body)
 	}
 	plain := create(t, c, 1)[0]
 	if plain.Stock != "" || plain.Items != nil || strings.Contains(s.requests()[len(s.requests())-1].body, "items") {

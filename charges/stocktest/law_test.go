@@ -46,7 +46,7 @@ func TestFaults(t *testing.T) {
 		"it has succeeded without it": {`UPDATE charge SET status = 'succeeded', payment_intent = 'pi_1', stock = 'returned'; UPDATE charge_item SET stock = 'returned'; UPDATE inventory SET allocated = 0`,
 			"is succeeded, and its items are returned"},
 		"it has succeeded without it, says a person": {`UPDATE charge SET status = 'succeeded', payment_intent = 'pi_1', stock = 'returned'; UPDATE charge_item SET stock = 'returned'; UPDATE inventory SET allocated = 0; ` +
-			succeeded + `'{"forced": true, "short": []}' FROM charge`, ""},
+			succeeded + `'{"without_items": true}' FROM charge`, ""},
 		"a failed one holds it": {`ALTER TABLE charge DROP CONSTRAINT charge_stock_follows_status;
 			UPDATE charge SET status = 'failed', failure_code = 'card_declined', advice = 'do_not_retry'`, "is failed, and its items are held"},
 	} {

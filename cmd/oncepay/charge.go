@@ -57,6 +57,7 @@ type chargeCreate struct {
 	Reference     string            `help:"Your own name for what is paid, such as an order number."`
 	Metadata      map[string]string `help:"KEY=VALUE pairs."`
 	Items         []itemFlag        `name:"item" sep:"none" placeholder:"SKU[=QUANTITY]" help:"What is sold, and how many of it (default 1): held for this charge, and given back if it fails. Once for each SKU."`
+	SendBefore    time.Time         `placeholder:"TIME" help:"Cancel the charge if it was not sent to Stripe by then, such as 2030-01-31T12:00:00Z."`
 	Manual        bool              `help:"Only authorise the payment."`
 	Wait          time.Duration     `default:"10s" help:"How long to wait for the charge to settle; 0 does not wait."`
 }
@@ -83,7 +84,7 @@ func (c *chargeCreate) Run(ctx context.Context) error {
 	fmt.Fprintln(os.Stderr, "idempotency key:", c.Key)
 	params := client.CreateParams{
 		IdempotencyKey: c.Key, Wait: c.Wait, Amount: c.Amount, Currency: c.Currency, PaymentMethod: c.PaymentMethod, Customer: c.Customer,
-		ReceiptEmail: c.ReceiptEmail, Description: c.Description, Reference: c.Reference, Metadata: c.Metadata,
+		ReceiptEmail: c.ReceiptEmail, Description: c.Description, Reference: c.Reference, Metadata: c.Metadata, SendBefore: c.SendBefore,
 	}
 	for _, i := range c.Items {
 		params.Items = append(params.Items, client.Item(i))

@@ -254,17 +254,17 @@ func (c *crash) checkCrashOrder(o *crashOrder, l ledger) error {
 	return nil
 }
 
-// refundAtStripe gives a part of a payment back, as somebody does in Stripe's dashboard.
-func (c *crash) refundAtStripe(payment string, amount int) {
-	c.t.Helper()
-	a, err := call(http.MethodPost, c.box.url+"/v1/refunds", fmt.Sprintf("payment_intent=%s&amount=%d", payment, amount), map[string]string{
+// refund gives a part of a payment back, as somebody does in Stripe's dashboard.
+func (s *sandboxProcess) refund(payment string, amount int) {
+	s.t.Helper()
+	a, err := call(http.MethodPost, s.url+"/v1/refunds", fmt.Sprintf("payment_intent=%s&amount=%d", payment, amount), map[string]string{
 		"Authorization": "Bearer " + stripeKey, "Content-Type": "application/x-www-form-urlencoded",
 	}, nil)
 	if err == nil {
 		err = a.want(http.StatusOK)
 	}
 	if err != nil {
-		c.t.Fatalf("refund: %v", err)
+		s.t.Fatalf("refund: %v", err)
 	}
 }
 

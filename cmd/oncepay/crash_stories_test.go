@@ -245,7 +245,7 @@ func (c *crash) payHeard() (key string) {
 
 func tellRefund(c *crash) {
 	key := c.payHeard()
-	c.refundAtStripe(c.box.ledger().paymentOf(key), 500)
+	c.box.refund(c.box.ledger().paymentOf(key), 500)
 	c.poke = dueNow
 	c.crashWorker(c.point)
 	c.aMinutePasses()
@@ -262,7 +262,7 @@ func tellPending(c *crash) {
 	}
 	l := c.box.ledger()
 	i := slices.IndexFunc(l.Payments, func(p payment) bool { return p.Metadata["order"] == "foreign-1" })
-	c.refundAtStripe(l.Payments[i].ID, 100) // of which nobody knows whose it is
+	c.box.refund(l.Payments[i].ID, 100) // of which nobody knows whose it is
 	await(c.t, patience, "the refund is told", func() error {
 		if c.count(`SELECT count(*) FROM webhook_event WHERE status = 'pending'`) == 0 {
 			return errWaits

@@ -31,14 +31,18 @@ func (s *sku) UnmarshalText(text []byte) error {
 type inventorySet struct {
 	database `embed:""`
 	operator `embed:""`
-	SKU      sku   `arg:"" name:"sku" help:"The shop's own name of what is sold."`
-	Quantity int64 `arg:"" help:"How many were ever stocked. Not less than what is held and taken."`
+	SKU      sku    `arg:"" name:"sku" help:"The shop's own name of what is sold."`
+	Quantity int64  `arg:"" help:"How many were ever stocked. Not less than what is held and taken."`
+	Previous *int64 `placeholder:"N" help:"What the quantity must have been until now, 0 where it was never stocked: refused where somebody else has set another. Default: whatever it was."`
 }
 
 // Validate refuses what cannot work.
 func (c *inventorySet) Validate() error {
 	if c.Quantity < 0 || c.Quantity > charges.MaxStock {
 		return fmt.Errorf("<quantity> must be from 0 to %d", charges.MaxStock)
+	}
+	if c.Previous != nil && (*c.Previous < 0 || *c.Previous > charges.MaxStock) {
+		return fmt.Errorf("--previous must be from 0 to %d", charges.MaxStock)
 	}
 	return c.database.Validate()
 }
@@ -50,14 +54,21 @@ func (c *inventorySet) Run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	set, err := b.charges.SetInventory(ctx, string(c.SKU), c.Quantity, c.who())
+	set, err := b.charges.Stock(ctx, charges.Stocking{SKU: string(c.SKU), Quantity: c.Quantity, Previous: c.Previous, Actor: c.who()})
 	if errors.Is(err, outbox.ErrInDoubt) {
 		return fmt.Errorf("it may have been done or not, do it again: %w", err)
 	}
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: quantity %d, of which %d are available, %d held and %d taken.\n", set.SKU, set.Quantity, set.Available, set.Held, set.Taken)
+	now, change := set.Inventory, fmt.Sprintf("quantity %d -> %d", set.Was, c.Quantity)
+	switch {
+	case set.New:
+		change = fmt.Sprintf("new, quantity %d", c.Quantity)
+	case set.Was == c.Quantity:
+		change = fmt.Sprintf("quantity %d as before", c.Quantity)
+	}
+	fmt.Printf("%s: %s, of which %d are available, %d held and %d taken.\n", now.SKU, change, now.Available, now.Held, now.Taken)
 	return nil
 }
 
@@ -98,7 +109,7 @@ func (c *inventoryList) Run(ctx context.Context) error {
 		return nil
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SKU\tQUANTITY\tAVAILABLE\tHELD\tTAKEN\tSET")
+	fmt.Fprintln(w, "SKU\tQUANTITY\tAVAILABLE\tHELD\tTAKEN\tSET AT")
 	for _, v := range list {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", v.SKU, v.Quantity, v.Available, v.Held, v.Taken, stamp(v.UpdatedAt))
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncepay/oncepay/charges/client"
 )
@@ -23,8 +24,8 @@ func TestInventoryCommand(t *testing.T) {
 	expect(t, "nothing", d.inventory("list").must(t), `^Nothing was ever stocked\.\n$`)
 	expect(t, "nothing as JSON", d.inventory("list", "--json").must(t), `^\{\s+"inventory": \[\],\s+"more": false\s+\}\n$`)
 	const sku = "tee.v2:blue"
-	for range 2 {
-		expect(t, "set", d.inventory("set", sku, "3", "--who=ann").must(t), `^`+sku+`: quantity 3, of which 3 are available, 0 held and 0 taken\.\n$`)
+	for _, says := range []string{"new, quantity 3", "quantity 3 as before"} {
+		expect(t, "set", d.inventory("set", sku, "3", "--who=ann").must(t), `^`+sku+`: `+says+`, of which 3 are available, 0 held and 0 taken\.\n$`)
 	}
 	d.inventory("set", "mug", "10").must(t)
 	if n := d.count(`SELECT count(*) FROM operator_action WHERE actor = 'operator:ann' AND action = 'inventory.set' AND target = $1
@@ -36,8 +37,13 @@ func TestInventoryCommand(t *testing.T) {
 	held := readCharge(t, d.charging(api, append(create, "--item="+sku+"=2", "--item", "mug")...).must(t))
 	got := d.charging(api, "get", held.ID).must(t)
 	expect(t, "get", got, `(?m)^  "stock": "held",$`, `"items": \[\s+\{\s+"sku": "mug",\s+"quantity": 1\s+\},\s+\{\s+"sku": "`+sku+`",\s+"quantity": 2\s+\}\s+\]`)
+	soon := time.Now().Add(time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
+	expect(t, "send before", d.charging(api, append(create, "--send-before="+soon)...).must(t), `(?m)^  "send_before": "`+strings.TrimSuffix(soon, "Z")+`[.0]*Z",?$`)
+	if r := d.charging(api, append(create, "--send-before=tomorrow")...).run(t); r.code == 0 || !strings.Contains(r.stderr, "--send-before") {
+		t.Errorf("at no time: %+v", r)
+	}
 	list := d.inventory("list").must(t)
-	expect(t, "list", list, `^SKU +QUANTITY +AVAILABLE +HELD +TAKEN +SET\nmug +10 +9 +1 +0 +20\S+Z\n`+sku+` +3 +1 +2 +0 +20\S+Z\n$`)
+	expect(t, "list", list, `^SKU +QUANTITY +AVAILABLE +HELD +TAKEN +SET AT\nmug +10 +9 +1 +0 +20\S+Z\n`+sku+` +3 +1 +2 +0 +20\S+Z\n$`)
 	expect(t, "one", d.inventory("list", sku).must(t), `^SKU .*\n`+sku+` +3 +1 +2 +0 +\S+\n$`)
 	if more := d.inventory("list", "--limit=1").run(t); more.code != 0 || strings.Count(more.stdout, "\n") != 2 || !strings.Contains(more.stderr, "there is more") {
 		t.Errorf("a list cut short: %+v", more)
@@ -57,14 +63,16 @@ func TestInventoryCommand(t *testing.T) {
 		t.Errorf("too many: exit %d: %s%s", short.code, short.stdout, short.stderr)
 	}
 	for args, says := range map[string]string{
-		"set " + sku + " 1": "oncepay: 2 of " + sku + " are held and 0 taken: its quantity cannot be less than both together\n",
-		"list cap":          "oncepay: cap was never stocked\n",
+		"set " + sku + " 1":              "oncepay: 2 of " + sku + " are held and 0 taken: its quantity cannot be less than both together\n",
+		"list cap":                       "oncepay: cap was never stocked\n",
+		"set " + sku + " 9 --previous=4": "oncepay: the quantity of " + sku + " is 3, and not 4 any more: somebody else has set it\n",
+		"set cap 9 --previous=4":         "oncepay: cap was never stocked: its quantity has not been 4\n",
 	} {
 		if r := d.inventory(strings.Split(args, " ")...).run(t); r.code != 1 || r.stdout != "" || r.stderr != says {
 			t.Errorf("%s: exit %d: %s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
-	expect(t, "more", d.inventory("set", sku, "4").must(t), `quantity 4, of which 2 are available, 2 held and 0 taken`)
+	expect(t, "more", d.inventory("set", sku, "4", "--previous=3").must(t), `: quantity 3 -> 4, of which 2 are available, 2 held and 0 taken`)
 	d.inventory("set", "cap", "1").must(t)
 	d.charging(api, append(create, "--key="+key, "--item="+sku+"=2", "--item=cap")...).must(t) // the same again
 }
@@ -97,10 +105,26 @@ func TestInventoryByClient(t *testing.T) {
 	if c.Stock != client.StockTaken || len(c.Items) != 2 || c.Items[0] != (client.Item{SKU: "a.b", Quantity: 2}) {
 		t.Errorf("sold: %s", c.Raw)
 	}
+	empty := buy
+	empty.Items = []client.Item{}
+	if _, err := shop.Create(t.Context(), empty); !refusedWith(err, "invalid_request") {
+		t.Errorf("an empty cart: %v", err)
+	}
 	_, err = shop.Create(t.Context(), buy)
 	refused, _ := errors.AsType[*client.Error](err)
 	if !refusedWith(err, "insufficient_inventory") || len(refused.Short) != 1 || refused.Short[0] != (client.Shortage{SKU: "tee:m", Requested: 1}) {
 		t.Errorf("sold out: %v", err)
+	}
+	if _, err := operator.SetInventory(t.Context(), "a.b", 9, 4); !refusedWith(err, "invalid_state") {
+		t.Errorf("somebody else has set it: %v", err)
+	} else if refused, _ := errors.AsType[*client.Error](err); refused.Inventory == nil || refused.Inventory.Quantity != 5 {
+		t.Errorf("without what there is: %v", err)
+	}
+	if v, err := operator.SetInventory(t.Context(), "a.b", 6, 5); err != nil || v.Quantity != 6 {
+		t.Errorf("from what it was: %+v, %v", v, err)
+	}
+	if v, err := operator.SetInventory(t.Context(), "a.b", 5, 6); err != nil || v.Quantity != 5 {
+		t.Errorf("from what it was: %+v, %v", v, err)
 	}
 	if _, err := operator.SetInventory(t.Context(), "a.b", 1); !refusedWith(err, "invalid_state") {
 		t.Errorf("less than is taken: %v", err)
@@ -147,23 +171,29 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	d := deploy(t)
 	api := d.api("--late-success=review")
 	d.box.hear(api.url)
-	d.worker("--late-success=review")
+	worker := d.worker("--late-success=review")
 	review := func(args ...string) string { return d.oncepay(append([]string{"review"}, args...)...).must(t) }
+	// Else what is declined is canceled at Stripe, and nobody can pay it any more.
+	d.box.control(http.MethodPost, "faults", `{"method":"POST","path":"/v1/payment_intents/*","fault":"status","status":400,"times":-1}`, nil)
 	d.inventory("set", "mug", "9").must(t)
 	d.inventory("set", "tee", "3").must(t)
-	sell := func(method, items string) *client.Charge {
+	sell := func(method, items string, more ...string) *client.Charge {
 		t.Helper()
 		key := newKey()
-		d.mustPost(api.url, key, fmt.Sprintf(`{"amount":1099,"currency":"usd","payment_method":%q,"items":[%s]}`, method, items))
+		d.mustPost(api.url, key, fmt.Sprintf(`{"amount":1099,"currency":"usd","payment_method":%q,"items":[%s]%s}`, method, items, strings.Join(more, "")))
 		if method == "pm_card_visa" {
 			return d.awaitStatus(api, key, client.StatusSucceeded)
 		}
 		return d.awaitStatus(api, key, client.StatusFailed)
 	}
 	const both = `{"sku":"tee","quantity":2},{"sku":"mug","quantity":1}`
-	first, second := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both)
-	sell("pm_card_visa", `{"sku":"tee","quantity":2}`) // which leaves one
-	for _, c := range []*client.Charge{first, second} {
+	const order = `,"reference":"order-9"`
+	first, second, third := sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both), sell("pm_card_chargeDeclined", both, order)
+	tried := sell("pm_card_chargeDeclined", both, order)
+	again := sell("pm_card_visa", `{"sku":"tee","quantity":2}`, order) // which leaves one
+	worker.kill()                                                      // before it cancels them
+	d.box.clearFaults()
+	for _, c := range []*client.Charge{first, second, third} {
 		if c.Stock != client.StockReturned {
 			t.Errorf("declined: %s", c.Raw)
 		}
@@ -173,14 +203,27 @@ func TestReviewOfALateSuccess(t *testing.T) {
 		}
 	}
 
+	d.worker("--late-success=review")
+	d.box.refund(second.PaymentIntent, 1099)
+	await(t, patience, "the refund is known", func() error {
+		if n := d.charge(api, second.IdempotencyKey).AmountRefunded; n != 1099 {
+			return fmt.Errorf("%d of it", n)
+		}
+		return nil
+	})
 	list := review("list")
-	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*inventory set.* --as succeeded.* --force$`,
-		`(?m)^CHARGE +WAITS FOR +ASKS FOR +AVAILABLE$`, `(?m)^`+first.ID+` +tee +2 +1$`, `(?m)^`+second.ID+` +tee +2 +1$`)
+	expect(t, "list", list, `(?m)^`+first.ID+` .* insufficient_inventory +`+first.PaymentIntent+`$`, `(?m)^insufficient_inventory +it was paid .*others hold or have bought them\. .*: refund it .* --without-items; else .*--restock .*`,
+		`(?m)^CHARGE +REFUNDED +ITS ORDER HAS ALSO +WAITS FOR +ASKS FOR +AVAILABLE$`,
+		`(?m)^`+first.ID+` +\$0\.00 of \$10\.99 +- +tee +2 +1$`, `(?m)^`+second.ID+` +\$10\.99 of \$10\.99 +- +tee +2 +1$`, `(?m)^`+third.ID+` +\$0\.00 of \$10\.99 +`+again.ID+` \(succeeded\) +tee +2 +1$`)
 	if strings.Contains(list, "mug") {
 		t.Errorf("names what there is enough of: %s", list)
 	}
-	expect(t, "show", review("show", first.ID), `(?m)^reason +insufficient_inventory$`, `(?m)^to do +it was paid`, `(?m)^items +returned$`,
+	expect(t, "show", review("show", first.ID), `(?m)^reason +insufficient_inventory$`, `(?m)^to do +it was paid .*others hold or have bought them: stock more and .*--restock.*; or refund it .*--without-items$`, `(?m)^refunded +\$0\.00 of \$10\.99$`,
+		`(?m)^items +returned$`,
 		`(?m)^ITEM +ASKED FOR +AVAILABLE NOW +HELD BY CHARGES +TAKEN +EVER STOCKED$`, `(?m)^mug +1 +9 +0 +0 +9$`, `(?m)^tee +2 +1 +0 +2 +3$`, `(?m)^charge.needs_review .*"short":`)
+	expect(t, "show, refunded", review("show", second.ID), `(?m)^to do +it was refunded in full: --as succeeded --without-items$`)
+	expect(t, "show, paid again", review("show", third.ID), `(?m)^to do +its order has also `+again.ID+` \(succeeded\), .*: refund it at Stripe, then --as succeeded --without-items; else stock more`,
+		`(?m)^OTHER CHARGE OF ITS ORDER +STATUS$`, `(?m)^`+again.ID+` +succeeded$`, `(?m)^`+tried.ID+` +failed$`)
 	var shown struct {
 		Inventory []client.Inventory
 		Charge    client.Charge
@@ -191,24 +234,29 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	var listed struct {
 		Charges []struct{ Short []client.Shortage }
 	}
-	if err := json.Unmarshal([]byte(review("list", "--json")), &listed); err != nil || len(listed.Charges) != 2 || len(listed.Charges[0].Short) != 1 ||
+	if err := json.Unmarshal([]byte(review("list", "--json")), &listed); err != nil || len(listed.Charges) != 3 || len(listed.Charges[0].Short) != 1 ||
 		listed.Charges[0].Short[0] != (client.Shortage{SKU: "tee", Requested: 2, Available: 1}) {
 		t.Errorf("as JSON: %+v, %v", listed, err)
 	}
 
 	settle := []string{"settle", first.ID, "--as=succeeded", "--because=found two more"}
-	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "of tee only 1 are available: stock 1 more") || !strings.Contains(r.stderr, "--force") {
+	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "2 of tee are asked for and 1 available") || strings.Contains(r.stderr, "--force") {
 		t.Errorf("while it is short: %+v", r)
 	}
 	d.inventory("set", "tee", "4").must(t)
-	expect(t, "restocked", review("list"), `(?m)^`+first.ID+` +- +- +all of its items`)
+	expect(t, "restocked", review("list"), `(?m)^`+first.ID+` .*- +- +- +all of its items$`)
+	expect(t, "show, restocked", review("show", first.ID), `(?m)^to do .*: --as succeeded takes its items, of which there are enough now; or refund`)
 	expect(t, "settle", review(settle...), `is succeeded\.\n$`)
 	if c := d.charge(api, first.IdempotencyKey); c.Stock != client.StockTaken {
 		t.Errorf("settled: %s", c.Raw)
 	}
-	expect(t, "forced", review("settle", second.ID, "--as=succeeded", "--force", "--because=refunded at Stripe"), `is succeeded\.\n$`)
+	expect(t, "left to others", review("settle", second.ID, "--as=succeeded", "--without-items", "--because=refunded at Stripe"), `is succeeded\.\n$`)
 	if c := d.charge(api, second.IdempotencyKey); c.Stock != client.StockReturned {
-		t.Errorf("forced: %s", c.Raw)
+		t.Errorf("without its items: %s", c.Raw)
 	}
-	expect(t, "in the end", d.inventory("list").must(t), `(?m)^mug +9 +8 +0 +1 `, `(?m)^tee +4 +0 +0 +4 `)
+	expect(t, "restocked in one step", review("settle", third.ID, "--as=succeeded", "--restock", "--because=found two more"), `is succeeded\.\n$`)
+	if c := d.charge(api, third.IdempotencyKey); c.Stock != client.StockTaken {
+		t.Errorf("restocked: %s", c.Raw)
+	}
+	expect(t, "in the end", d.inventory("list").must(t), `(?m)^mug +9 +7 +0 +2 `, `(?m)^tee +6 +0 +0 +6 `)
 }

@@ -98,26 +98,6 @@ func printWaiting(waiting []charges.Waiting) error {
 	return cmp.Or(w.Flush(), printShort(waiting))
 }
 
-// printShort prints what there is of the items of those that wait for more of them.
-func printShort(waiting []charges.Waiting) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	head := "\nCHARGE\tWAITS FOR\tASKS FOR\tAVAILABLE\n"
-	for _, x := range waiting {
-		if x.Charge.Review.Reason != charges.InsufficientInventory {
-			continue
-		}
-		fmt.Fprint(w, head)
-		head = ""
-		for _, s := range x.Short {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", x.Charge.ID, s.SKU, s.Requested, s.Available)
-		}
-		if len(x.Short) == 0 {
-			fmt.Fprintf(w, "%s\t-\t-\tall of its items: --as succeeded\n", x.Charge.ID)
-		}
-	}
-	return w.Flush()
-}
-
 func printUnknown(receipts []charges.ReceiptRecord) error {
 	if len(receipts) == 0 {
 		return nil
@@ -159,7 +139,8 @@ func whatToDo(reason string) string {
 	case "cancel_refused":
 		return "cancel its open payment at Stripe by hand; then what Stripe tells moves the charge, or settle it as what it was"
 	case charges.InsufficientInventory:
-		return "it was paid when its items had been given back and sold: stock more (inventory set) and --as succeeded; or refund it at Stripe, then --as succeeded --force"
+		return "it was paid when its items had been given back, and others hold or have bought them. Where its order was paid again: refund it at Stripe, " +
+			"then --as succeeded --without-items; else stock more and --as succeeded (--restock stocks what is short in the same step)"
 	}
 	return "see review show, and the charge's key at Stripe"
 }
@@ -198,6 +179,9 @@ type reviewSettle struct {
 	Captured int64     `help:"With succeeded, of a payment that is not on record: what the buyer was charged, in the minor unit. Default: the charge's amount."`
 	NewKey   bool      `help:"With resend, after stored_failure: under a new key, after another look at Stripe."`
 	Force    bool      `help:"You know better than the record, which may be behind what Stripe's dashboard shows."`
+
+	WithoutItems bool `help:"With succeeded, of a charge whose items were given back: leave them to others. Without it the charge takes them again."`
+	Restock      bool `help:"With succeeded, of a charge whose items were given back: stock as many as are short, and take them, in one step."`
 }
 
 // Validate refuses what cannot work.
@@ -210,7 +194,8 @@ func (c *reviewSettle) Run(ctx context.Context) error {
 		return err
 	}
 	defer b.close()
-	r := charges.Ruling{As: charges.Status(c.As), Payment: c.Payment, Captured: c.Captured, NewKey: c.NewKey, Because: c.Because, Actor: c.who(), Force: c.Force}
+	r := charges.Ruling{As: charges.Status(c.As), Payment: c.Payment, Captured: c.Captured, NewKey: c.NewKey, Because: c.Because, Actor: c.who(), Force: c.Force,
+		WithoutItems: c.WithoutItems, Restock: c.Restock}
 	if c.As == "resend" {
 		r.As = charges.Processing
 	}

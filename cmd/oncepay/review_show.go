@@ -17,6 +17,9 @@ func printEvidence(e charges.Evidence) error {
 	reason, todo, stock := "-", "-", "-"
 	if e.Charge.Review != nil {
 		reason, todo = shortReason(e.Charge.Review.Reason), whatToDo(e.Charge.Review.Reason)
+		if e.Charge.Review.Reason == charges.InsufficientInventory {
+			todo = aboutShort(e)
+		}
 	}
 	if e.Charge.Stock != nil {
 		stock = string(*e.Charge.Stock)
@@ -24,6 +27,7 @@ func printEvidence(e charges.Evidence) error {
 	for _, line := range [][2]string{
 		{"charge", e.Charge.ID.String()}, {"caller", e.Caller}, {"reference", orDash(e.Charge.Reference)}, {"amount", charges.Format(e.Charge.Amount, e.Charge.Currency, "en")},
 		{"status", string(e.Charge.Status)}, {"reason", reason}, {"to do", todo}, {"items", stock}, {"key", e.Charge.IdempotencyKey.String()}, {"payment", known(e.Charge.PaymentIntent)},
+		{"refunded", refundedOf(e.Charge, receivedOf(e))},
 		{"accepted", stamp(e.Charge.CreatedAt)}, {"changed", stamp(e.Charge.UpdatedAt)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
@@ -32,6 +36,12 @@ func printEvidence(e charges.Evidence) error {
 		fmt.Fprintf(w, "receipt\t%s since %s, sends in doubt: %d, message: %s, error: %s\n", r.Status, stamp(r.Since), r.Doubts, known(r.MessageID), known(r.Error))
 	}
 	printItems(w, e)
+	if len(e.Others) > 0 {
+		fmt.Fprintln(w, "\nOTHER CHARGE OF ITS ORDER\tSTATUS")
+	}
+	for _, o := range e.Others {
+		fmt.Fprintf(w, "%s\t%s\n", o.ID, o.Status)
+	}
 	printAttempts(w, e.Attempts)
 	printLooks(w, e.Looks)
 	if len(e.Payments) > 0 {
