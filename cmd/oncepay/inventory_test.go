@@ -197,7 +197,7 @@ func TestReviewOfALateSuccess(t *testing.T) {
 	}
 
 	settle := []string{"settle", first.ID, "--as=succeeded", "--because=found two more"}
-	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "of tee only 1 are available: stock 1 more") || !strings.Contains(r.stderr, "--force") {
+	if r := d.oncepay(append([]string{"review"}, settle...)...).run(t); r.code != 1 || !strings.Contains(r.stderr, "2 of tee are asked for and 1 available): stock more") || !strings.Contains(r.stderr, "--force") {
 		t.Errorf("while it is short: %+v", r)
 	}
 	d.inventory("set", "tee", "4").must(t)
