@@ -129,3 +129,32 @@ func TestRefusedAfterARestore(t *testing.T) {
 		t.Errorf("a month later: %+v", short)
 	}
 }
+
+// A hot SKU is locked whenever one looks, each time for another sale, and nobody keeps it.
+func TestHotIsNotStuck(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	for _, sku := range []string{"hot", "kept", "free"} {
+		f.stock(t, sku, 1)
+	}
+	look := func() map[string]string {
+		t.Helper()
+		locked, err := f.locked(t.Context(), []string{"free", "hot", "kept"})
+		if err != nil || len(locked) != 2 {
+			t.Fatal(locked, err)
+		}
+		return locked
+	}
+	f.keep(t, "kept")
+	letGo := f.keep(t, "hot")
+	before := look()
+	letGo()
+	f.create(t, selling(one("hot")))
+	f.keep(t, "hot")
+	f.Service.stuck.add(before, look())
+	for sku, want := range map[string]bool{"hot": false, "kept": true, "free": false} {
+		if got := f.Service.stuck.has(one(sku)); got != want {
+			t.Errorf("%s is stuck: %t", sku, got)
+		}
+	}
+}

@@ -52,38 +52,70 @@ func (k *stuck) has(i Item) bool {
 	return known
 }
 
-func (k *stuck) add(skus []string) {
+// add takes down the SKUs that were locked in both of two looks, with nothing come of it between.
+func (k *stuck) add(before, after map[string]string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.until == nil {
 		k.until = map[string]time.Time{}
 	}
-	for _, sku := range skus {
-		k.until[sku] = time.Now().Add(stuckFor)
+	for sku, version := range after {
+		if before[sku] == version {
+			k.until[sku] = time.Now().Add(stuckFor)
+		}
 	}
 }
 
-// findStuck finds out which of the SKUs somebody keeps at this moment.
+// findStuck finds out which of the SKUs somebody keeps: their rows are locked, and nothing comes of it. For a hot one they are locked at nearly every
+// moment, each time for another sale.
 func (s *Service) findStuck(ctx context.Context, skus []string) error {
+	before, err := s.locked(ctx, skus)
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	select {
+	case <-time.After(betweenLooks):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := s.locked(ctx, skus)
+	if err != nil {
+		return err
+	}
+	s.stuck.add(before, after)
+	return nil
+}
+
+// betweenLooks is time enough for a commit.
+const betweenLooks = 100 * time.Millisecond
+
+const lockedSQL = `
+SELECT sku, xmin::text FROM inventory WHERE sku = ANY ($1)
+   AND sku NOT IN (SELECT sku FROM (SELECT sku FROM inventory WHERE sku = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED) AS free)`
+
+// locked are the SKUs whose rows are locked at this moment, with the version that others see.
+func (s *Service) locked(ctx context.Context, skus []string) (versions map[string]string, err error) {
 	undo := errors.New("nothing was written")
-	err := outbox.InTx(ctx, s.pool, "inventory.stuck", func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
-SELECT sku FROM inventory WHERE sku = ANY ($1)
-EXCEPT SELECT sku FROM (SELECT sku FROM inventory WHERE sku = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED) AS free`, skus)
+	versions = map[string]string{}
+	err = outbox.InTx(ctx, s.pool, "inventory.stuck", func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, lockedSQL, skus)
 		if err != nil {
 			return fmt.Errorf("find stuck SKUs: %w", err)
 		}
-		kept, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		var sku, version string
+		_, err = pgx.ForEachRow(rows, []any{&sku, &version}, func() error {
+			versions[sku] = version
+			return nil
+		})
 		if err != nil {
 			return fmt.Errorf("find stuck SKUs: %w", err)
 		}
-		s.stuck.add(kept)
 		return undo
 	})
 	if errors.Is(err, undo) {
-		return nil
+		return versions, nil
 	}
-	return err
+	return nil, err
 }
 
 // boundLocks bounds how long the rest of a transaction waits for each lock.
