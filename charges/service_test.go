@@ -244,10 +244,7 @@ func TestCreateLateRetryOfOneInFlight(t *testing.T) {
 	}
 	answered := make(chan Answer, 1)
 	go func() { answered <- f.Create(t.Context(), late) }()
-	deadline := time.Now().Add(time.Minute)
-	for time.Now().Before(deadline) && f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 0 {
-		time.Sleep(5 * time.Millisecond) // the pace of the poll
-	}
+	f.awaitLocks(t, 1)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -9,18 +9,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// awaitLockWaiters waits until so many sessions wait for locks.
-func (f *fixture) awaitLockWaiters(t *testing.T, n int) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for f.count(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) < n {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %d who wait for locks", n)
-		}
-		time.Sleep(5 * time.Millisecond) // the pace of the poll
-	}
-}
-
 // I4: nobody is told that nothing was written under a key, and that it can be used again, while another process is accepting a charge under it: also
 // where what was sold out when the second request came has come back for the first.
 func TestI4RefusedOnlyAfterItsTwin(t *testing.T) {
@@ -46,18 +34,18 @@ func TestI4RefusedOnlyAfterItsTwin(t *testing.T) {
 	delivery, _, exec := begin() // behind it one more comes in
 	delivered := make(chan error, 1)
 	go func() { delivered <- exec(`UPDATE inventory SET quantity = 2 WHERE sku = 'tee'`) }()
-	f.awaitLockWaiters(t, 1)
+	f.awaitLocks(t, 1)
 
 	create := CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))}
 	first, second := make(chan Answer, 1), make(chan Answer, 1)
 	go func() { first <- open(t, f, Options{Apart: true}).Create(t.Context(), create) }() // behind that
-	f.awaitLockWaiters(t, 2)
+	f.awaitLocks(t, 2)
 	if err := errors.Join(rival.Commit(t.Context()), <-delivered); err != nil {
 		t.Fatal(err)
 	}
-	f.awaitLockWaiters(t, 1)
+	f.awaitLocks(t, 1)
 	go func() { second <- open(t, f, Options{Apart: true}).Create(t.Context(), create) }() // to which the last one is gone
-	f.awaitLockWaiters(t, 2)
+	f.awaitLocks(t, 2)
 	if err := delivery.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,17 @@
 package charges
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
 // I7: a payment that succeeds after its charge was over, and after its items were given back, has them again; where nothing is left, a person is
@@ -109,6 +113,70 @@ func TestI7LateSuccessesTogether(t *testing.T) {
 		t.Errorf("they are %v", statuses)
 	}
 	f.wantStock(t, "tee", 0, n-left, left)
+}
+
+// I3: late successes of one transaction lock their SKUs one after the other. Where that makes a circle with a buyer of both, none of them is lost, and
+// the buyer has the items or is told to try again.
+func TestI3LateSuccessesMeetABuyer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.stock(t, "a", 9)
+	f.stock(t, "b", 9)
+	var begun []Begun
+	for i, sku := range []string{"b", "a"} { // in the order of their charges' ids, which is that of time
+		b := f.begin(t, f.create(t, selling(one(sku))), Send)
+		heard := *declined(fmt.Sprintf("pi_%d", i)).News
+		heard.AsOf = heard.AsOf.Add(-time.Second)
+		f.hear(t, b.Attempt.ChargeID, heard)
+		begun = append(begun, b)
+	}
+	begun = append(begun, f.begin(t, f.create(t, request()), Send))
+	first, shared := make(chan struct{}), make(chan struct{})
+	var runs, members atomic.Int32
+	f.settles = outbox.NewTogether(outbox.TogetherBounds{}, func(ctx context.Context, all []*ending) error {
+		switch runs.Add(1) {
+		case 1:
+			close(first)
+			<-shared
+		case 2:
+			members.Store(int32(len(all)))
+		}
+		return f.settleTogether(ctx, all)
+	})
+	settled := make(chan error, len(begun))
+	settle := func(i int) {
+		_, err := f.Settle(t.Context(), begun[i].Attempt, answered("succeeded", fmt.Sprintf("pi_%d", i)))
+		settled <- err
+	}
+	go settle(2)
+	<-first // those who come now share the next
+	go settle(0)
+	go settle(1)
+	for f.settles.Waiting() < 2 {
+		time.Sleep(time.Millisecond) // the pace of the poll
+	}
+
+	letGo, bought := f.keep(t, "a"), make(chan error, 1)
+	buyer := open(t, f, Options{})
+	go func() {
+		bought <- buyer.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("a"), one("b"))}).Err
+	}()
+	f.awaitLocks(t, 1)
+	close(shared)
+	f.awaitLocks(t, 2) // they have b
+	letGo()            // the buyer has a
+	if err := errors.Join(<-settled, <-settled, <-settled); err != nil || members.Load() != 2 {
+		t.Errorf("%d shared a transaction: %v", members.Load(), err)
+	}
+	if err := <-bought; err != nil && !errors.Is(err, ErrInventoryBusy) {
+		t.Error(err)
+	}
+	for _, b := range begun {
+		if got := f.status(t, b.Attempt.ChargeID); got != Succeeded {
+			t.Errorf("a late success is %s", got)
+		}
+	}
+	f.lawful(t)
 }
 
 // A person who may not call a charge done is told everything that it lacks, and so is the shop that asks for one.

@@ -169,7 +169,7 @@ func distinct(events []ProviderEvent) []ProviderEvent {
 var ErrBusy = errors.New("what the event is about is held by somebody else")
 
 func busy(err error) error {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+	if lockRefused(err) {
 		return fmt.Errorf("%w (%w)", ErrBusy, err)
 	}
 	return err
@@ -186,7 +186,7 @@ func (s *Service) applyApart(ctx context.Context, tx pgx.Tx, e ProviderEvent) (v
 	if err == nil {
 		return v, savepoint.Commit(ctx)
 	}
-	if pgErr := (*pgconn.PgError)(nil); outbox.Unavailable(err) || errors.As(err, &pgErr) && (pgErr.Code == "55P03" || strings.HasPrefix(pgErr.Code, "40")) {
+	if pgErr := (*pgconn.PgError)(nil); outbox.Unavailable(err) || lockRefused(err) || errors.As(err, &pgErr) && strings.HasPrefix(pgErr.Code, "40") {
 		return verdict{}, err
 	}
 	if rollback := savepoint.Rollback(ctx); rollback != nil {

@@ -95,11 +95,11 @@ func problemOf(err error) problem {
 		return p
 	case errors.Is(err, charges.ErrKeyInUse):
 		return newProblem(codeKeyInUse, "Another request with this key is being handled. Send the same again to get its answer.").withRetryAfter(retryKey)
+	case errors.Is(err, charges.ErrBusy): // of an event, whatever it is that is held
+		return errEventHeld
 	case errors.Is(err, charges.ErrInventoryBusy) && !errors.Is(err, outbox.ErrInDoubt):
 		return newProblem(codeUnavailable, "Others have kept the stock of a SKU for too long. Nothing was written; send the same again, with the same key where it has one.").
 			withRetryAfter(retryDatabase)
-	case errors.Is(err, charges.ErrBusy):
-		return errEventHeld
 	case errors.Is(err, charges.ErrNotFound):
 		return newProblem(codeNotFound, "There is no such thing, or it is another caller's.")
 	case errors.Is(err, outbox.ErrBusy) && !errors.Is(err, outbox.ErrInDoubt):
