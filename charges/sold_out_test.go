@@ -41,7 +41,7 @@ func TestI4RefusalsOfACrowdNameTheirReasons(t *testing.T) {
 				t.Errorf("%d, which has been accepted: %+v", i, c.answer)
 			}
 		default:
-			if !errors.As(c.answer.Err, &short) || len(short.Short) != 1 || short.Short[0] != (Shortage{SKU: "last", Requested: 1, Available: 0}) {
+			if !errors.As(c.answer.Err, &short) || len(short.Short) != 1 || short.Short[0] != (Shortage{SKU: "last", Requested: 1, Stocked: true}) {
 				t.Errorf("%d, which lacks its item: %v", i, c.answer.Err)
 			}
 		}

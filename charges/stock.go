@@ -18,7 +18,7 @@ type Stock string
 const (
 	StockHeld     Stock = "held"     // the charge is open
 	StockTaken    Stock = "taken"    // it has succeeded
-	StockReturned Stock = "returned" // it has failed or was canceled, and others may have them
+	StockReturned Stock = "returned" // it has failed or was canceled, or it was settled without them, and others may have them
 )
 
 // InsufficientInventory is why a person is asked about a payment that has come after its charge was over, when nothing was left of what it is for.
@@ -28,7 +28,8 @@ const InsufficientInventory = "insufficient_inventory"
 type Shortage struct {
 	SKU       string `json:"sku" doc:"The SKU that is short."`
 	Requested int64  `json:"requested" minimum:"1" doc:"How many were asked for."`
-	Available int64  `json:"available" minimum:"0" doc:"How many there were; 0 also where the SKU was never stocked."`
+	Available int64  `json:"available" minimum:"0" doc:"How many there were."`
+	Stocked   bool   `json:"stocked" doc:"Whether the SKU was ever stocked; false: more likely it has another name than it is sold out."`
 }
 
 // InsufficientInventoryError says that there is not enough of what a charge is for.
@@ -95,8 +96,8 @@ func (change Change) tell(data map[string]any, short []Shortage) {
 // shortOf tells which of the items ask for more than is available, in the order of their SKUs.
 func shortOf(items []Item, available map[string]int64) (short []Shortage) {
 	for _, i := range items {
-		if n := available[i.SKU]; n < i.Quantity {
-			short = append(short, Shortage{SKU: i.SKU, Requested: i.Quantity, Available: n})
+		if n, stocked := available[i.SKU]; n < i.Quantity {
+			short = append(short, Shortage{SKU: i.SKU, Requested: i.Quantity, Available: n, Stocked: stocked})
 		}
 	}
 	slices.SortFunc(short, func(a, b Shortage) int { return strings.Compare(a.SKU, b.SKU) }) // a request may name them in any order
@@ -107,7 +108,9 @@ func shortOf(items []Item, available map[string]int64) (short []Shortage) {
 func tellShort(short []Shortage) string {
 	told := make([]string, len(short))
 	for i, s := range short {
-		told[i] = fmt.Sprintf("%d of %s are asked for and %d available", s.Requested, s.SKU, s.Available)
+		if told[i] = fmt.Sprintf("%d of %s are asked for and %d available", s.Requested, s.SKU, s.Available); !s.Stocked {
+			told[i] = s.SKU + " was never stocked"
+		}
 	}
 	return strings.Join(told, ", ")
 }

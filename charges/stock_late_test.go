@@ -48,7 +48,7 @@ func TestI7LateSuccess(t *testing.T) {
 	if err != nil || c.Review == nil || c.Review.Reason != InsufficientInventory || *c.Stock != StockReturned || c.PaymentIntent == nil || c.Receipt != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if e := f.lastEvent(t, second); e.Type != "charge.needs_review" || fmt.Sprint(e.Data["short"]) != "[map[available:0 requested:1 sku:tee]]" {
+	if e := f.lastEvent(t, second); e.Type != "charge.needs_review" || fmt.Sprint(e.Data["short"]) != "[map[available:0 requested:1 sku:tee stocked:true]]" {
 		t.Errorf("its trail ends with %+v", e)
 	}
 

@@ -177,7 +177,7 @@ func TestI1RefusedForWantOfStock(t *testing.T) {
 				}
 			}
 			var short *InsufficientInventoryError
-			if errors.As(answers[1].Err, &short); !direct && fmt.Sprint(short.Short) != "[{cap 9 2} {never-stocked 1 0} {tee 5 4}]" {
+			if errors.As(answers[1].Err, &short); !direct && fmt.Sprint(short.Short) != "[{cap 9 2 true} {never-stocked 1 0 false} {tee 5 4 true}]" {
 				t.Errorf("short are %v", short.Short)
 			}
 			f.wantStock(t, "tee", 0, 4, 0)

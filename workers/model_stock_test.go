@@ -129,7 +129,7 @@ func (w *world) short(items []charges.Item) (short []charges.Shortage) {
 	w.t.Helper()
 	for _, i := range items {
 		if v := w.inventory(i.SKU); v.Available < i.Quantity {
-			short = append(short, charges.Shortage{SKU: i.SKU, Requested: i.Quantity, Available: v.Available})
+			short = append(short, charges.Shortage{SKU: i.SKU, Requested: i.Quantity, Available: v.Available, Stocked: true})
 		}
 	}
 	return short

@@ -59,7 +59,7 @@ var mutations = []mutation{
 	{"items: a failure gives nothing back", "stock", []edit{{"charges/stock.go",
 		"return change, nil, giveBack(ctx, tx, c.ID)", "return change, nil, nil"}}},
 	{"items: held without looking at what is available", "stock", []edit{{"charges/stock.go",
-		"n := available[i.SKU]; n < i.Quantity", "n := available[i.SKU]; n < -i.Quantity"}}},
+		"n, stocked := available[i.SKU]; n < i.Quantity", "n, stocked := available[i.SKU]; n < -i.Quantity"}}},
 	{"items: what is available is read without a lock", "workers TestModelRush", []edit{{"charges/store_stock.go",
 		"WHERE sku = ANY ($1) ORDER BY sku FOR NO KEY UPDATE", "WHERE sku = ANY ($1) ORDER BY sku"}}},
 	{"items: a charge that comes too late is kept", "workers TestModelRush", []edit{{"charges/accept.go",

@@ -184,6 +184,7 @@ type problem struct {
 		SKU       string `json:"sku"`
 		Requested int64  `json:"requested"`
 		Available int64  `json:"available"`
+		Stocked   bool   `json:"stocked"`
 	} `json:"items"`
 	Inventory *stock `json:"inventory"`
 }

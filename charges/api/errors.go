@@ -23,6 +23,7 @@ var (
 	errNoWebhooks    = newProblem(codeWebhooksNotConfigured, "This deployment is not set up to take this provider's events.")
 	errSignature     = newProblem(codeSignatureInvalid, "The signature is missing, malformed, of another time, or not the provider's. Nothing was stored.")
 	errEventTooLarge = newProblem(codeTooLarge, fmt.Sprintf("The body has more than %d bytes.", maxEventBytes))
+	errNeverStocked  = newProblem(codeNotFound, "The SKU was never stocked.")
 	errEventHeld     = newProblem(codeUnavailable, "What the event is about is being worked on. Nothing was stored; send it again.").withRetryAfter(time.Second)
 
 	// A part of the body may still be on its way, so the connection cannot be used again.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/oncepay/oncepay/charges"
@@ -34,11 +35,14 @@ func (a *API) setInventory(w http.ResponseWriter, c *call) error {
 func (a *API) getInventory(w http.ResponseWriter, c *call) error {
 	sku := c.PathValue("sku")
 	if charges.SKUFault(sku) != "" {
-		return charges.ErrNotFound
+		return errNeverStocked
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), lookupTimeout)
 	defer cancel()
 	found, err := a.charges.Inventory(ctx, sku)
+	if errors.Is(err, charges.ErrNotFound) {
+		return errNeverStocked
+	}
 	if err != nil {
 		return err
 	}

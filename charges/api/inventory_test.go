@@ -74,7 +74,11 @@ func TestSetInventory(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, hooked)
 	const sku = "Tee.v2:blue_M-1"
-	d.get(t, alice, "/inventory/"+sku).wantProblem(t, http.StatusNotFound, "not_found")
+	for _, unknown := range []string{sku, "-no-SKU"} {
+		if p := d.get(t, alice, "/inventory/"+unknown).wantProblem(t, http.StatusNotFound, "not_found"); p.Detail != "The SKU was never stocked." {
+			t.Errorf("%s: %s", unknown, p.Detail)
+		}
+	}
 	first := d.stocked(t, sku, 3)
 	if first.String() != sku+" 3 = 3 + 0 + 0" || time.Since(first.UpdatedAt).Abs() > time.Hour || first.UpdatedAt.Location() != time.UTC {
 		t.Errorf("set to %s at %s", first, first.UpdatedAt)

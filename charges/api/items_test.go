@@ -13,7 +13,11 @@ func (r reply) wantShort(t *testing.T, want ...string) {
 	p := r.wantProblem(t, http.StatusConflict, "insufficient_inventory")
 	var got []string
 	for _, i := range p.Items {
-		got = append(got, fmt.Sprintf("%s %d of %d", i.SKU, i.Requested, i.Available))
+		told := fmt.Sprintf("%s %d of %d", i.SKU, i.Requested, i.Available)
+		if !i.Stocked {
+			told += ", never stocked"
+		}
+		got = append(got, told)
 	}
 	if strings.Join(got, ", ") != strings.Join(want, ", ") {
 		t.Errorf("short of %q, want %q", got, want)
@@ -82,7 +86,7 @@ func TestInsufficientInventory(t *testing.T) {
 	d.stocked(t, "mug", 5)
 	d.stocked(t, "tee", 1)
 	key := newKey()
-	d.post(t, alice, key, selling(item("tee", 2), item("mug", 5), item("cap", 1))).wantShort(t, "cap 1 of 0", "tee 2 of 1")
+	d.post(t, alice, key, selling(item("tee", 2), item("mug", 5), item("cap", 1))).wantShort(t, "cap 1 of 0, never stocked", "tee 2 of 1")
 	d.wantRows(t, 0)
 	d.wantStock(t, "mug 5 = 5 + 0 + 0")
 	d.get(t, alice, "/idempotency-keys/"+key).wantProblem(t, http.StatusNotFound, "not_found")

@@ -75,7 +75,7 @@ type Stock string
 const (
 	StockHeld     Stock = "held"     // the charge is open, and nobody else can have them
 	StockTaken    Stock = "taken"    // it has succeeded
-	StockReturned Stock = "returned" // it has failed or was canceled, and others can have them
+	StockReturned Stock = "returned" // it has failed or was canceled, or an operator settled it without its items: ship only what is taken
 )
 
 // NextAction is what the buyer's page needs to go on.

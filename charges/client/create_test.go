@@ -167,8 +167,8 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	existing := answers(409, "reference_in_use")
 	existing.body = `{"status":409,"code":"reference_in_use","charge":{"id":"ch_5","status":"succeeded"}}`
 	short := answers(409, "insufficient_inventory")
-	short.body = `{"status":409,"code":"insufficient_inventory","detail":"There is not enough.","items":[{"sku":"cap","requested":2,"available":0},` +
-		`{"sku":"tee:m","requested":3,"available":1,"later":[1]}]}`
+	short.body = `{"status":409,"code":"insufficient_inventory","detail":"There is not enough.","items":[{"sku":"cap","requested":2,"available":0,"stocked":false},` +
+		`{"sku":"tee:m","requested":3,"available":1,"stocked":true,"later":[1]}]}`
 	for name, tc := range map[string]struct {
 		fault  fault
 		status int
@@ -203,8 +203,8 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 			if tc.code == "reference_in_use" && (refused.Charge == nil || refused.Charge.ID != "ch_5") {
 				t.Errorf("the existing charge is missing: %+v", refused)
 			}
-			if want := []client.Shortage{{"cap", 2, 0}, {"tee:m", 3, 1}}; name == "stock, named" && (!slices.Equal(refused.Short, want) ||
-				err.Error() != "oncepay: 409 insufficient_inventory: There is not enough.; cap: 0 of 2 available; tee:m: 1 of 3 available") {
+			if want := []client.Shortage{{"cap", 2, 0, false}, {"tee:m", 3, 1, true}}; name == "stock, named" && (!slices.Equal(refused.Short, want) ||
+				err.Error() != "oncepay: 409 insufficient_inventory: There is not enough.; cap was never stocked; tee:m: 1 of 3 available") {
 				t.Errorf("short of %+v: %v", refused.Short, err)
 			}
 		})

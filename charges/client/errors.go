@@ -39,7 +39,8 @@ type FieldError struct {
 type Shortage struct {
 	SKU       string `json:"sku"`
 	Requested int64  `json:"requested"`
-	Available int64  `json:"available"` // 0 also where it was never stocked
+	Available int64  `json:"available"`
+	Stocked   bool   `json:"stocked"` // false: the SKU was never stocked, and more likely has another name than it is sold out
 }
 
 func (e *Error) Error() string {
@@ -52,6 +53,10 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "; %s: %s", f.Field, f.Reason)
 	}
 	for _, s := range e.Short {
+		if !s.Stocked {
+			fmt.Fprintf(&b, "; %s was never stocked", s.SKU)
+			continue
+		}
 		fmt.Fprintf(&b, "; %s: %d of %d available", s.SKU, s.Available, s.Requested)
 	}
 	if e.RequestID != "" {

@@ -113,7 +113,7 @@ func ExampleError() {
 func ExampleError_short() {
 	server := newServer()
 	defer server.Close()
-	server.plan(fault{kind: "status", status: 409, body: `{"status":409,"code":"insufficient_inventory","items":[{"sku":"tee-blue-m","requested":2,"available":1}]}`})
+	server.plan(fault{kind: "status", status: 409, body: `{"status":409,"code":"insufficient_inventory","items":[{"sku":"tee-blue-m","requested":2,"available":1,"stocked":true}]}`})
 	c, err := client.New(server.URL, "my-token")
 	if err != nil {
 		fmt.Println(err)

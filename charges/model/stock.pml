@@ -190,7 +190,7 @@ rules:
 #else
     :: atomic { allocated < quantity -> allocated++; stock[c] = taken; charge[c] = succeeded; short_[c] = 0; locked = 0; row[c] = 0; look() }
     :: atomic { allocated >= quantity -> locked = 0; row[c] = 0 }                                                     /* refused while short */
-    :: atomic { allocated >= quantity && faults > 0 -> faults--; charge[c] = settled; short_[c] = 0; locked = 0; row[c] = 0; look() } /* with --force */
+    :: atomic { allocated >= quantity && faults > 0 -> faults--; charge[c] = settled; short_[c] = 0; locked = 0; row[c] = 0; look() } /* without its items */
 #endif
     fi;
     goto again

@@ -59,7 +59,7 @@ func TestInventoryCommand(t *testing.T) {
 	key := newKey()
 	short := d.charging(api, append(create, "--key="+key, "--item="+sku+"=2", "--item=cap")...).run(t)
 	if short.code != 1 || short.stdout != "" || strings.Count(short.stderr, "\n") != 2 || // after the key
-		!strings.Contains(short.stderr, "\noncepay: 409 insufficient_inventory: There is not enough") || !strings.Contains(short.stderr, "; cap: 0 of 1 available; "+sku+": 1 of 2 available") {
+		!strings.Contains(short.stderr, "\noncepay: 409 insufficient_inventory: There is not enough") || !strings.Contains(short.stderr, "; cap was never stocked; "+sku+": 1 of 2 available") {
 		t.Errorf("too many: exit %d: %s%s", short.code, short.stdout, short.stderr)
 	}
 	for args, says := range map[string]string{
@@ -112,7 +112,7 @@ func TestInventoryByClient(t *testing.T) {
 	}
 	_, err = shop.Create(t.Context(), buy)
 	refused, _ := errors.AsType[*client.Error](err)
-	if !refusedWith(err, "insufficient_inventory") || len(refused.Short) != 1 || refused.Short[0] != (client.Shortage{SKU: "tee:m", Requested: 1}) {
+	if !refusedWith(err, "insufficient_inventory") || len(refused.Short) != 1 || refused.Short[0] != (client.Shortage{SKU: "tee:m", Requested: 1, Stocked: true}) {
 		t.Errorf("sold out: %v", err)
 	}
 	if _, err := operator.SetInventory(t.Context(), "a.b", 9, 4); !refusedWith(err, "invalid_state") {
@@ -235,7 +235,7 @@ func TestReviewOfALateSuccess(t *testing.T) {
 		Charges []struct{ Short []client.Shortage }
 	}
 	if err := json.Unmarshal([]byte(review("list", "--json")), &listed); err != nil || len(listed.Charges) != 3 || len(listed.Charges[0].Short) != 1 ||
-		listed.Charges[0].Short[0] != (client.Shortage{SKU: "tee", Requested: 2, Available: 1}) {
+		listed.Charges[0].Short[0] != (client.Shortage{SKU: "tee", Requested: 2, Available: 1, Stocked: true}) {
 		t.Errorf("as JSON: %+v, %v", listed, err)
 	}
 
