@@ -151,10 +151,14 @@ func (i *instance) post(t *testing.T, token, key, body string, headers ...string
 	return i.send(t, token, http.MethodPost, "/charge", body, headers...)
 }
 
-// accept posts a charge that must be accepted.
+// accept posts a charge that must be accepted. A machine that is busy with other tests may have no connection for it within a request's patience:
+// then it is sent again, with the same key, for three times as long.
 func (i *instance) accept(t *testing.T, token, key, body string) charge {
 	t.Helper()
 	r := i.post(t, token, key, body)
+	for began := time.Now(); r.status == http.StatusServiceUnavailable && time.Since(began) < 9*time.Second; {
+		r = i.post(t, token, key, body)
+	}
 	if r.status != http.StatusAccepted {
 		t.Fatalf("create answered %d %s", r.status, r.body)
 	}
