@@ -35,7 +35,8 @@ func (d driven) quantile(share float64) float64 {
 	return float64(d.latencies[at]) / float64(time.Millisecond)
 }
 
-// driveFor lets clients post an order for so long. Answers that come later are awaited, and not counted.
+// driveFor lets clients post an order for so long. Answers that come later are awaited, and not counted; where there was none before, the time is that
+// which those took.
 func (b *bench) driveFor(ctx context.Context, a *apiProcess, o order, clients int, d time.Duration) (driven, error) {
 	return b.drive(ctx, a, o, clients, d, func(began time.Time) bool { return time.Since(began) < d })
 }
@@ -70,27 +71,27 @@ func (b *bench) drive(ctx context.Context, a *apiProcess, o order, n int, limit 
 	defer stop()
 
 	var d driven
+	var late []time.Duration
 	var mu sync.Mutex
 	var group errgroup.Group
 	cpu, began := cpuOf(os.Getpid()), time.Now()
 	for _, c := range clients {
 		group.Go(func() error {
-			var latencies []time.Duration
-			acknowledged := 0
+			var within, after []time.Duration
 			defer func() {
 				mu.Lock()
 				defer mu.Unlock()
-				d.latencies = append(d.latencies, latencies...)
-				d.acknowledged += acknowledged
+				d.latencies, late = append(d.latencies, within...), append(late, after...)
 			}()
 			for more(began) {
 				took, err := c.post()
 				if err != nil {
 					return err
 				}
-				acknowledged++
 				if limit == 0 || time.Since(began) <= limit {
-					latencies = append(latencies, took)
+					within = append(within, took)
+				} else {
+					after = append(after, took)
 				}
 			}
 			return nil
@@ -98,8 +99,12 @@ func (b *bench) drive(ctx context.Context, a *apiProcess, o order, n int, limit 
 	}
 	err := group.Wait()
 	d.took, d.generator = time.Since(began), cpuOf(os.Getpid())-cpu
-	if limit > 0 {
+	d.acknowledged = len(d.latencies) + len(late)
+	switch {
+	case limit > 0 && len(d.latencies) > 0:
 		d.took = limit
+	case limit > 0:
+		d.latencies = late
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return d, cause
