@@ -26,7 +26,8 @@ func tellMany(c *crash) {
 	}
 	c.mustPost()
 	c.box.control(http.MethodPost, "faults", `{"method":"POST","path":"/v*","fault":"delay","delay_ms":300,"times":-1}`, nil) // all are answered at about the same time
-	c.env = []string{crashEnv + "=" + c.point.String(), "GOMAXPROCS=2"}                                                       // with more, more transactions run at a time, of fewer members
+	c.holdFirst()
+	c.env = []string{crashEnv + "=" + c.point.String(), "GOMAXPROCS=2"} // with more, more transactions run at a time, of fewer members
 	victim := c.workerProcess().start(c.t)
 	c.env = nil
 	c.awaitDeath(victim)
@@ -40,4 +41,19 @@ func tellMany(c *crash) {
 	}
 	c.aMinutePasses()
 	c.finish()
+}
+
+// holdFirst lets the first commit of begun attempts, and that of ended ones, take half a second, so that others gather behind it on any machine.
+func (c *crash) holdFirst() {
+	for _, sql := range []string{`
+CREATE FUNCTION hold_first() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT count(*) FROM attempt WHERE TG_OP = 'INSERT' OR ended_at IS NOT NULL) = 1 THEN PERFORM pg_sleep(0.5); END IF;
+    RETURN NULL;
+END
+$$`, `CREATE CONSTRAINT TRIGGER hold_first AFTER INSERT OR UPDATE ON attempt DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hold_first()`} {
+		if _, err := c.pool.Exec(c.t.Context(), sql); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 }
