@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/oncepay/oncepay/outbox"
 )
@@ -247,7 +246,7 @@ func asKeyInUse(err error) error {
 	if errors.Is(err, ErrInventoryBusy) {
 		return err
 	}
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+	if lockRefused(err) {
 		return fmt.Errorf("%w (%w)", ErrKeyInUse, err)
 	}
 	return err
