@@ -205,7 +205,7 @@ func TestI8TooManyWait(t *testing.T) {
 	refused := make(chan reply, n)
 	for i := range replies {
 		posts.Go(func() {
-			replies[i] = c.post(t, alice, keys[i], goodBody)
+			replies[i] = c.postOnce(t, alice, keys[i], goodBody)
 			if replies[i].status != http.StatusAccepted {
 				refused <- replies[i]
 			}
