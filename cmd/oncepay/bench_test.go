@@ -97,8 +97,19 @@ func TestBench(t *testing.T) {
 	if d := r.Drain; d == nil || d.Waiting != 40 || d.Reached <= 0 || d.Busiest > 2*40 {
 		t.Errorf("drained %+v", r.Drain)
 	}
-	if runtime.GOOS == "linux" && len(r.Costs) != 4 { // api or worker, and PostgreSQL
+	costs := map[string]bool{}
+	for _, c := range r.Costs {
+		costs[c.Section+"/"+c.Process] = true
+	}
+	// What took less than a tick of the system's clock has no cost: on a slow machine the round accepts a handful of charges.
+	if runtime.GOOS == "linux" && !costs["endtoend/worker"] {
 		t.Errorf("costs: %+v", r.Costs)
+	}
+	for _, known := range []string{"accept/api", "accept/postgres", "endtoend/worker", "endtoend/postgres"} {
+		delete(costs, known)
+	}
+	if len(costs) > 0 {
+		t.Errorf("costs of something else: %v", costs)
 	}
 	for _, text := range []string{"rate to (a)", "end to end: with a hot item", "no-op jobs (c)", "to that of an empty database", "rate to the allowed one"} {
 		if !strings.Contains(table, text) {
