@@ -104,12 +104,15 @@ type reply struct {
 	body   string
 }
 
+// patience is how long a request is sent again on a machine that is busy with other tests: ten times that of the API for a connection.
+const patience = 30 * time.Second
+
 // send makes a request with a token (none where it is empty) and headers given as name, value pairs. A machine that is busy with other tests may
-// have no connection for it within a request's patience, and says so: then it is sent again, as by any client, for ten times as long.
+// have no connection for it within a request's patience, and says so: then it is sent again, as by any client.
 func (i *instance) send(t *testing.T, token, method, path, body string, headers ...string) reply {
 	t.Helper()
 	r := i.sendOnce(t, token, method, path, body, headers...)
-	for began := time.Now(); r.overloaded() && time.Since(began) < 30*time.Second; {
+	for began := time.Now(); r.overloaded() && time.Since(began) < patience; {
 		r = i.sendOnce(t, token, method, path, body, headers...)
 	}
 	return r
@@ -172,10 +175,13 @@ func (i *instance) postOnce(t *testing.T, token, key, body string) reply {
 	return i.sendOnce(t, token, http.MethodPost, "/charge", body, "Idempotency-Key", key, "Content-Type", "application/json")
 }
 
-// accept posts a charge that must be accepted.
+// accept posts a charge that must be accepted, in the end.
 func (i *instance) accept(t *testing.T, token, key, body string) charge {
 	t.Helper()
 	r := i.post(t, token, key, body)
+	for began := time.Now(); r.status == http.StatusServiceUnavailable && time.Since(began) < patience; {
+		r = i.post(t, token, key, body)
+	}
 	if r.status != http.StatusAccepted {
 		t.Fatalf("create answered %d %s", r.status, r.body)
 	}

@@ -134,9 +134,9 @@ func TestOverloadIsRefused(t *testing.T) {
 	var r reply
 	wg.Go(func() { r = d.post(t, alice, key, goodBody) })
 	d.blocked(t, 1)
-	d.get(t, alice, "/charges").wantUnavailable(t)
+	d.sendOnce(t, alice, http.MethodGet, "/charges", "").wantUnavailable(t)
 	refused := newKey()
-	d.post(t, alice, refused, goodBody).wantUnavailable(t)
+	d.postOnce(t, alice, refused, goodBody).wantUnavailable(t)
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json"} {
 		if r := d.get(t, "", path); r.status != http.StatusOK {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
