@@ -86,7 +86,7 @@ func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim
 		return nil, err
 	}
 	for _, c := range claims {
-		if c.short = shortOf(c.charge.Items, available); len(c.short) > 0 {
+		if c.short = shortOf(c.wants(), available); len(c.short) > 0 {
 			c.taken = true
 		} else {
 			inStock = append(inStock, c)
@@ -97,7 +97,7 @@ func passOver(ctx context.Context, tx pgx.Tx, claims []*claim) (inStock []*claim
 
 // hold allocates their items to the claims, in the order in which they have come.
 func hold(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
-	selling := slices.DeleteFunc(slices.Clone(accepted), func(c *claim) bool { return len(c.charge.Items) == 0 })
+	selling := slices.DeleteFunc(slices.Clone(accepted), func(c *claim) bool { return len(c.wants()) == 0 })
 	if len(selling) == 0 {
 		return nil
 	}
@@ -119,9 +119,17 @@ func hold(ctx context.Context, tx pgx.Tx, accepted []*claim) error {
 func itemsOf(claims []*claim) [][]Item {
 	items := make([][]Item, len(claims))
 	for i, c := range claims {
-		items[i] = c.charge.Items
+		items[i] = c.wants()
 	}
 	return items
+}
+
+// wants are the items that the claim's charge is to hold. One that is accepted for what was lost gets what there is when its payment is adopted.
+func (c *claim) wants() []Item {
+	if c.adopts {
+		return nil
+	}
+	return c.charge.Items
 }
 
 // twin is the name of the lock that a transaction has while it accepts or refuses what sells something under the claim's key. Two keys of one name

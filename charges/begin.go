@@ -100,9 +100,9 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 
 	switch begun.Action {
 	case Send:
-		if expired(c, now) && !anyOpen(attempts) {
+		if why := unwanted(c, now); why != "" && !anyOpen(attempts) {
 			begun.Action = Nothing
-			return begun, s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": "send_before"})
+			return begun, s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": why})
 		}
 		begun.Attempt, err = nextAttempt(c, begun.Permit, attempts, here)
 		if err != nil {
@@ -280,8 +280,15 @@ func (p Permit) NewestRestoration() (id int64) {
 	return id
 }
 
-func expired(c Charge, now time.Time) bool {
-	return c.SendBefore != nil && !now.Before(*c.SendBefore)
+// unwanted says why nobody wants a charge sent any more; empty: it is wanted.
+func unwanted(c Charge, now time.Time) string {
+	switch {
+	case c.SendBefore != nil && !now.Before(*c.SendBefore):
+		return "send_before"
+	case c.Stock != nil && *c.Stock == StockReturned:
+		return InsufficientInventory // it was accepted for a payment that was lost, and there is none
+	}
+	return ""
 }
 
 func anyOpen(attempts []Attempt) bool {

@@ -73,7 +73,7 @@ func (s *Service) Queued() int {
 
 // lane is what a claim shares its commit with. Those that sell something wait for their SKUs, and nobody else does.
 func (s *Service) lane(c *claim) *outbox.Together[*claim] {
-	if len(c.charge.Items) > 0 {
+	if len(c.wants()) > 0 {
 		return s.sales
 	}
 	return s.creates
@@ -133,7 +133,7 @@ func (s *Service) findUses(ctx context.Context, claims []*claim) error {
 	if err := markReferences(ctx, s.reads, claims); err != nil {
 		return err
 	}
-	return s.markRestored(ctx, claims)
+	return s.markLost(ctx, claims)
 }
 
 // answerTaken answers a claim whose key, or whose reference, already belongs to a charge. What it cannot find is to be tried again.
@@ -141,7 +141,13 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 	switch {
 	case c.used:
 		return s.answerKnown(ctx, c, c.use), false
+	case c.lost && !c.adopts:
+		c.adopt()
+		return Answer{}, true
 	case c.err != nil:
+		if invalid := (*InvalidError)(nil); errors.As(c.err, &invalid) && !c.restored.IsZero() {
+			return Answer{Err: &InvalidError{Fields: invalid.Fields, Restored: c.restored}}, false
+		}
 		return Answer{Err: c.err}, false
 	case c.Request.Reference == "", len(c.short) > 0 && !c.named:
 		return c.refusal()
@@ -154,6 +160,16 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 		return Answer{Err: err}, false
 	}
 	return Answer{Err: &ReferenceInUseError{ChargeID: other.ID, Charge: other}}, false
+}
+
+// adopt has the claim accepted as a charge that was lost with its payment. It is late, or its items were sold to others meanwhile; but its buyer may have
+// paid. A worker finds the payment and takes it over, and the items with it where there are any; nothing is ever sent for it.
+func (c *claim) adopt() {
+	c.adopts, c.err = true, nil
+	if c.charge.Stock != nil {
+		returned := StockReturned
+		c.charge.Stock = &returned
+	}
 }
 
 // refusal refuses a claim for want of its items, and for nothing else. One that lacks none has met what was gone before it could be read.
@@ -201,10 +217,12 @@ type claim struct {
 	charge      Charge
 	err         error      // why it may not become a new charge; a key that was used before is answered all the same
 	late        bool       // err is that its time is over
+	lost        bool       // it is to be refused, its key is unknown here, and a payment under it was found at Stripe: a restored database has forgotten it
+	adopts      bool       // it is accepted for that payment, without holding anything
 	taken       bool       // its key or reference belonged to a charge already, or its items did
 	short       []Shortage // what there was not enough of
 	stuck       bool       // a SKU's row was not to be had
-	restored    time.Time  // it lacks items, and the database was restored then: what was done under its key before may be lost; zero: it was not
+	restored    time.Time  // the database was restored then, and what was lost is not known yet: it may be lost; zero: there is no such doubt
 	doubt       bool       // it may have been accepted: a commit's answer was lost
 	again       bool       // what it has met was gone before it could be read
 	use         keyUse

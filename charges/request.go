@@ -70,6 +70,10 @@ type FieldError struct {
 // names that the caller made up are cut and cleaned of control characters.
 type InvalidError struct {
 	Fields []FieldError // at least one
+
+	// Restored is when the database was found to be restored, where only its send_before has passed and what was lost is not known yet: then a
+	// charge that was made under the key in time may be among it. Zero: there is no such doubt.
+	Restored time.Time
 }
 
 func (e *InvalidError) Error() string {

@@ -15,7 +15,8 @@ type Restoration struct {
 	LostFromStripe time.Time // the same by Stripe's clock; zero: unknown
 	Actor          string    // worker, or who declared it
 	Reason         string
-	Suspected      bool // nothing proves it: the server was started anew, and its files may have been replaced by an older copy before
+	ReadAt         time.Time // when all that it may have lost had been read at Stripe, for good; zero: not yet
+	Suspected      bool      // nothing proves it: the server was started anew, and its files may have been replaced by an older copy before
 }
 
 // restoredFor is how long after a restoration "no attempt" is not trusted. A charge that was lost is unknown here until its caller comes back

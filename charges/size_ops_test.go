@@ -216,8 +216,25 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
-	{"restored", onePages, "DeclareRestored Restorations Blind Queued", func(t *testing.T, s *sized) {
+	{"restored", onePages, "DeclareRestored Restorations Blind Queued Unread BeginLost LostPayments", func(t *testing.T, s *sized) {
 		must[Restoration](t)(s.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "a test"))
+		if unread, _, err := s.Unread(t.Context()); err != nil || len(unread) != 1 {
+			t.Fatal(unread, err)
+		}
+		hold, turn, err := s.TakeReading(t.Context(), must[Begun](t)(s.BeginLost(t.Context(), s.here())))
+		if err != nil || turn != ReadOn {
+			t.Fatal(turn, err)
+		}
+		lost := uuid.New()
+		if err := s.SaveReading(t.Context(), &hold, []News{{Payment: Payment{ID: "pi_lost", Key: lost.String()}}}, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if found := must[[]LostPayment](t)(s.LostPayments(t.Context(), 10)); len(found) != 1 {
+			t.Errorf("%+v", found)
+		}
+		if a := s.Create(t.Context(), CreateCharge{Caller: "shop", Key: lost, Request: selling(one("none"))}); a.Err != nil {
+			t.Error(a.Err)
+		}
 		must[[]Restoration](t)(s.Restorations(t.Context()))
 		if s.Blind() {
 			t.Error("restores are not seen")

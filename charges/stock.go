@@ -36,8 +36,8 @@ type Shortage struct {
 type InsufficientInventoryError struct {
 	Short []Shortage // at least one, in the order of their SKUs
 
-	// Restored is when the database was found to be restored, if that was less than a month ago: then a charge that was made under the key may have
-	// been lost, with the items that it held, and its buyer may have paid. Zero: it was not.
+	// Restored is when the database was found to be restored, where what was lost is not known yet: then a charge that was made under the key may be
+	// among it, with the items that it held, and its buyer may have paid. Zero: there is no such doubt.
 	Restored time.Time
 }
 

@@ -102,34 +102,6 @@ func TestStuckSKU(t *testing.T) {
 	f.wantStock(t, "stuck", 100, 1, 0)
 }
 
-// After a restore, whoever is refused for want of an item is told that what was done under the key before may be lost.
-func TestRefusedAfterARestore(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, Options{})
-	refused := func() (short *InsufficientInventoryError) {
-		t.Helper()
-		a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))})
-		if !errors.As(a.Err, &short) {
-			t.Fatalf("%+v", a)
-		}
-		return short
-	}
-	if short := refused(); !short.Restored.IsZero() {
-		t.Errorf("%+v", short)
-	}
-	r, err := f.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "snapshot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if short := refused(); !short.Restored.Equal(r.DetectedAt) {
-		t.Errorf("%v, want %v", short.Restored, r.DetectedAt)
-	}
-	f.exec(t, `UPDATE restoration SET detected_at = detected_at - interval '31 days', lost_from = lost_from - interval '31 days'`)
-	if short := refused(); !short.Restored.IsZero() {
-		t.Errorf("a month later: %+v", short)
-	}
-}
-
 // A hot SKU is locked whenever one looks, each time for another sale, and nobody keeps it.
 func TestHotIsNotStuck(t *testing.T) {
 	t.Parallel()

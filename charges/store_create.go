@@ -70,12 +70,12 @@ type uuids = [][16]byte
 // Keys come with what is held and the beginning of the audit trail in one statement.
 const insertKeysSQL = `
 WITH event AS (
-    INSERT INTO charge_event (charge_id, type, to_status, actor)
-    SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller
-      FROM unnest($2::text[], $3::uuid[]) AS new (caller, charge_id)
+    INSERT INTO charge_event (charge_id, type, to_status, actor, data)
+    SELECT charge_id, 'charge.accepted', 'pending', 'caller:' || caller, CASE WHEN lost THEN '{"lost": true}'::jsonb ELSE '{}' END
+      FROM unnest($2::text[], $3::uuid[], $11::boolean[]) AS new (caller, charge_id, lost)
 ), item AS (
     INSERT INTO charge_item (charge_id, sku, quantity, stock)
-    SELECT charge_id, sku, quantity, 'held' FROM unnest($7::uuid[], $8::text[], $9::bigint[]) AS new (charge_id, sku, quantity))
+    SELECT charge_id, sku, quantity, stock FROM unnest($7::uuid[], $8::text[], $9::bigint[], $10::text[]) AS new (charge_id, sku, quantity, stock))
 INSERT INTO idempotency_key (key, caller, operation, charge_id, response_status, response_body, expires_at)
 SELECT key, caller, 'charge', charge_id, $5, body, $6
   FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) AS new (key, caller, charge_id, body)`
@@ -89,6 +89,8 @@ func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Dura
 	var holders uuids
 	var skus []string
 	var quantities []int64
+	var stocks []Stock
+	lost := make([]bool, n)
 	expires := accepted[0].charge.CreatedAt.Add(ttl) // one transaction's charges have one age
 	for i, c := range accepted {
 		body, err := json.Marshal(c.charge)
@@ -96,12 +98,13 @@ func insertKeys(ctx context.Context, tx pgx.Tx, accepted []*claim, ttl time.Dura
 			return fmt.Errorf("encode charge %s: %w", c.charge.ID, err)
 		}
 		c.answer = Answer{Status: http.StatusAccepted, Body: body, ChargeID: c.charge.ID, Expires: expires}
-		keys[i], callers[i], ids[i], bodies[i] = c.Key, c.Caller, c.charge.ID, body
+		keys[i], callers[i], ids[i], bodies[i], lost[i] = c.Key, c.Caller, c.charge.ID, body, c.adopts
 		for _, item := range c.charge.Items {
 			holders, skus, quantities = append(holders, c.charge.ID), append(skus, item.SKU), append(quantities, item.Quantity)
+			stocks = append(stocks, *c.charge.Stock)
 		}
 	}
-	if _, err := tx.Exec(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, expires, holders, skus, quantities); err != nil {
+	if _, err := tx.Exec(ctx, insertKeysSQL, keys, callers, ids, bodies, http.StatusAccepted, expires, holders, skus, quantities, stocks, lost); err != nil {
 		return fmt.Errorf("insert idempotency keys, items and events: %w", err)
 	}
 	return nil

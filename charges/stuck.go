@@ -34,7 +34,7 @@ func (k *stuck) without(claims []*claim) (free []*claim) {
 		return claims
 	}
 	for _, c := range claims {
-		if c.stuck = slices.ContainsFunc(c.charge.Items, k.has); c.stuck {
+		if c.stuck = slices.ContainsFunc(c.wants(), k.has); c.stuck {
 			c.taken, c.short = true, nil
 		} else {
 			free = append(free, c)
@@ -135,25 +135,6 @@ func awaitTwins(ctx context.Context, tx pgx.Tx, claims []*claim) error {
 	}
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(name) FROM (SELECT name FROM unnest($1::bigint[]) AS twins (name) ORDER BY name) AS twins`, names); err != nil {
 		return fmt.Errorf("wait for the same keys elsewhere: %w", err)
-	}
-	return nil
-}
-
-// markRestored marks the claims that lack items where the database was restored not long ago.
-func (s *Service) markRestored(ctx context.Context, claims []*claim) error {
-	if !slices.ContainsFunc(claims, func(c *claim) bool { return len(c.short) > 0 && !c.used }) {
-		return nil
-	}
-	all, err := listRestorations(ctx, s.reads)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
-		for _, c := range claims {
-			if len(c.short) > 0 && r.matters(time.Now()) && r.DetectedAt.After(c.restored) {
-				c.restored = r.DetectedAt
-			}
-		}
 	}
 	return nil
 }

@@ -150,6 +150,19 @@ func (RemoveAttempts) Kind() string { return "attempts_remove" }
 // InsertOpts puts the job on [QueueUpkeep]. It is periodic: a run that fails is followed by the next one.
 func (RemoveAttempts) InsertOpts() river.InsertOpts { return upkeep }
 
+// ReadLost asks for what a restored database has forgotten to be read at Stripe.
+type ReadLost struct {
+	Version Version `json:"v"`
+}
+
+// Kind names the job in River's table.
+func (ReadLost) Kind() string { return "lost_read" }
+
+// InsertOpts puts the job on [QueueBacklog], which waits while Stripe is away. It is periodic: a run that fails is followed by the next one.
+func (ReadLost) InsertOpts() river.InsertOpts {
+	return river.InsertOpts{Queue: QueueBacklog, MaxAttempts: 3, UniqueOpts: upkeep.UniqueOpts}
+}
+
 // ClearBacklog moves charges that have waited long out of the way of new ones.
 type ClearBacklog struct {
 	Version Version `json:"v"`

@@ -10,7 +10,7 @@ import (
 
 // known are all jobs of this release.
 var known = []river.JobArgs{SendCharge{}, FollowPayment{}, ReadRefunds{}, SendReceipt{}, ExpireKeys{}, Sweep{}, ApplyEvents{}, RemoveEvents{}, RemoveAttempts{},
-	ClearBacklog{}, ProbeProviders{}}
+	ClearBacklog{}, ProbeProviders{}, ReadLost{}}
 
 // The kinds are found one after the other in River's index on them, however many jobs there are of each.
 const unknownKinds = `

@@ -13,7 +13,9 @@ import (
 
 var (
 	restoredDesc = prometheus.NewDesc("oncepay_restorations_total", "Restores and failovers of the database, detected or declared.", nil, nil)
-	blindDesc    = prometheus.NewDesc("oncepay_restoration_detection_up",
+	lostDesc     = prometheus.NewDesc("oncepay_lost_payments",
+		"Payments found at Stripe in what a restore has lost, for whose keys nobody has come back, up to 1000; oncepay reconcile --lost lists them.", nil, nil)
+	blindDesc = prometheus.NewDesc("oncepay_restoration_detection_up",
 		"1: restores and failovers of the database are detected; 0: its server does not tell which one it is.", nil, nil)
 )
 
@@ -72,6 +74,7 @@ type restorationCollector struct {
 
 func (c restorationCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- restoredDesc
+	ch <- lostDesc
 	ch <- blindDesc
 }
 
@@ -88,6 +91,12 @@ func (c restorationCollector) Collect(ch chan<- prometheus.Metric) {
 		c.log.Warn("metrics.restorations", "error", err)
 		return
 	}
+	lost, err := c.charges.LostPayments(ctx, 1000)
+	if err != nil {
+		c.log.Warn("metrics.restorations", "error", err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.GaugeValue, float64(len(lost)))
 	proven := slices.DeleteFunc(restorations, func(r charges.Restoration) bool { return r.Suspected })
 	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(proven)))
 }

@@ -19,6 +19,7 @@ const (
 	sweepEvery   = 30 * time.Second
 	clearEvery   = 10 * time.Second
 	forgetsEvery = time.Hour
+	lostEvery    = time.Minute
 )
 
 // keepAttempts is how long the attempts of a final charge are kept unless that is said: 400 days. A buyer's bank may take a payment back for 13
@@ -38,6 +39,8 @@ func periodicJobs() []*river.PeriodicJob {
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.ProbeProviders{Version: 1}, nil }, now),
 		river.NewPeriodicJob(river.PeriodicInterval(forgetsEvery),
 			func() (river.JobArgs, *river.InsertOpts) { return outbox.RemoveAttempts{Version: 1}, nil }, now),
+		river.NewPeriodicJob(river.PeriodicInterval(lostEvery),
+			func() (river.JobArgs, *river.InsertOpts) { return outbox.ReadLost{Version: 1}, nil }, now),
 	}
 }
 

@@ -159,6 +159,7 @@ func newClient(c Config, w *Workers, metrics *Metrics) (*river.Client[pgx.Tx], e
 	river.AddWorker(jobs, sender)
 	river.AddWorker(jobs, &followWorker{sender: sender, actionTTL: c.ActionTTL, every: c.Follow})
 	river.AddWorker(jobs, &refundsWorker{sender: sender})
+	river.AddWorker(jobs, &lostWorker{sender: sender})
 	river.AddWorker(jobs, &receiptWorker{charges: c.Charges, mailer: c.Mailer, pace: pace(mailHealth, c.MailRate), log: c.Log, metrics: metrics, health: mailHealth})
 	river.AddWorker(jobs, &expireWorker{charges: c.Charges, log: c.Log, metrics: metrics})
 	river.AddWorker(jobs, &attemptsWorker{charges: c.Charges, keep: c.KeepSent, log: c.Log})

@@ -61,7 +61,7 @@ func problemOf(err error) problem {
 		for _, f := range invalid.Fields {
 			p.Fields = append(p.Fields, fieldFault(f))
 		}
-		return p
+		return p.restored(invalid.Restored)
 	case errors.Is(err, charges.ErrKeyMissing):
 		return newProblem(codeKeyMissing, "Send one Idempotency-Key header with a version 4 or 7 UUID that was made for this request.")
 	case errors.Is(err, charges.ErrKeyInvalid):
@@ -80,11 +80,9 @@ func problemOf(err error) problem {
 		p := newProblem(codeInsufficientInventory, "There is not enough of the items named. Nothing was written, and the key can be used again.")
 		p.Items = short.Short
 		if !short.Restored.IsZero() {
-			p.RestoredAt = &short.Restored
-			p.Detail = "There is not enough of the items named. Nothing was written now, but the database was restored: what was done under this key before may be lost. " +
-				"Unless the key is new, look for its payment at Stripe (oncepay_key in the metadata) before the buyer pays another way."
+			p.Detail = "There is not enough of the items named. Nothing was written."
 		}
-		return p
+		return p.restored(short.Restored)
 	case errors.As(err, &quantity):
 		p := newProblem(codeInvalidState, sentence(quantity.Error())+" Nothing was written.")
 		p.Inventory = &quantity.Inventory

@@ -74,9 +74,19 @@ type problem struct {
 	Items     []charges.Shortage `json:"items,omitempty" nullable:"false" doc:"With insufficient_inventory: the SKUs of which there is not enough."`
 	Inventory *charges.Inventory `json:"inventory,omitempty"`
 
-	RestoredAt *time.Time `json:"restored_at,omitempty" doc:"With insufficient_inventory: when the database was found to be restored, if that was less than a month ago. A charge that was made under the key before may be lost, and its buyer may have paid."`
+	RestoredAt *time.Time `json:"restored_at,omitempty" doc:"With insufficient_inventory, or a send_before that has passed: when the database was found to be restored, while it is not known yet what was lost. A charge that was made under the key before may be among it, and its buyer may have paid: send the same again after some minutes."`
 
 	header map[string]string // that the answer needs
+}
+
+// restored adds that the key may be that of a charge which a restored database has forgotten; a zero at adds nothing.
+func (p problem) restored(at time.Time) problem {
+	if at.IsZero() {
+		return p
+	}
+	p.RestoredAt = &at
+	p.Detail += " But the database was restored, and what it has forgotten is still being read at Stripe: unless the key is new, send the same again after some minutes, before the buyer pays another way."
+	return p
 }
 
 // fieldFault says what is wrong with one member of a request.

@@ -30,7 +30,7 @@ func TestRefusedAfterARestore(t *testing.T) {
 		RestoredAt time.Time `json:"restored_at"`
 		Detail     string    `json:"detail"`
 	}](t, r.body)
-	if !told.RestoredAt.Equal(restored.DetectedAt) || !strings.Contains(told.Detail, "may be lost") || strings.Contains(told.Detail, "can be used again") {
+	if !told.RestoredAt.Equal(restored.DetectedAt) || !strings.Contains(told.Detail, "was restored") || strings.Contains(told.Detail, "can be used again") {
 		t.Errorf("after: %s", r.body)
 	}
 }

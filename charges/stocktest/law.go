@@ -10,7 +10,8 @@ import (
 
 // law finds what breaks the law, in one statement: it sees one moment, so that it may be asked while everything runs.
 //
-// What is open may have nothing only after a time when nothing was to be had, and what has succeeded only where a person has left them to others.
+// What is open may have nothing only after a time when nothing was to be had, as when it was accepted for a lost payment, and what has succeeded only
+// where a person has left them to others.
 const law = `
 WITH allocated AS (
     SELECT sku, coalesce(sum(quantity) FILTER (WHERE stock <> 'returned'), 0) AS quantity FROM charge_item GROUP BY sku
@@ -41,7 +42,8 @@ SELECT format('charge %s is %s, and its items are %s', c.id, c.status, c.stock)
                 WHEN c.status IN ('failed', 'canceled') THEN c.stock = 'returned'
                 WHEN c.status = 'succeeded' THEN c.stock = 'taken' OR c.stock = 'returned' AND EXISTS (
                      SELECT FROM charge_event e WHERE e.charge_id = c.id AND e.to_status = 'succeeded' AND e.data ->> 'without_items' = 'true')
-                ELSE c.stock = 'held' OR c.stock = 'returned' AND EXISTS (SELECT FROM charge_event e WHERE e.charge_id = c.id AND e.data ? 'short')
+                ELSE c.stock = 'held' OR c.stock = 'returned' AND EXISTS (
+                     SELECT FROM charge_event e WHERE e.charge_id = c.id AND (e.data ? 'short' OR e.data ? 'lost'))
            END`
 
 // Querier is a pool, a connection or a transaction.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -13,6 +15,9 @@ import (
 type reconcileCommand struct {
 	database `embed:""`
 	Restored bool      `help:"The database was restored in a way that its server does not tell: from a snapshot of its disk, or from a dump that was read back into the same server. What may have been lost is looked for at Stripe before anything is sent. Say it before workers start on the restored data."`
+	Lost     bool      `help:"List the payments that were found at Stripe in what a restore has lost, and for whose keys nobody has come back: have their callers send them again, or refund them at Stripe. Another deployment's at the same account are among them."`
+	Limit    int       `default:"100" help:"With --lost: at most so many."`
+	JSON     bool      `name:"json" help:"With --lost: as JSON, for programs."`
 	Since    time.Time `placeholder:"TIME" help:"What was written after it may be lost (RFC 3339): when the backup was made. Default: when a worker last ran on the data; right if none has run since the restore."`
 	Because  string    `default:"declared by hand" placeholder:"TEXT" help:"What happened, for the record."`
 	operator `embed:""`
@@ -21,8 +26,10 @@ type reconcileCommand struct {
 // Validate refuses what cannot work.
 func (c *reconcileCommand) Validate() error {
 	switch {
-	case !c.Restored:
-		return errors.New("--restored is missing: to declare a restored database is all that reconcile can do yet")
+	case c.Restored == c.Lost:
+		return errors.New("one of --restored and --lost is needed: to declare a restored database and to list what it has lost is all that reconcile can do yet")
+	case c.Limit < 1 || c.Limit > maxLost:
+		return fmt.Errorf("--limit must be from 1 to %d", maxLost)
 	case len(c.Because) > 500 || !utf8.ValidString(c.Because):
 		return errors.New("--because must be text of at most 500 bytes")
 	case c.Since.After(time.Now()):
@@ -31,13 +38,18 @@ func (c *reconcileCommand) Validate() error {
 	return c.database.Validate()
 }
 
-// Run writes the restoration down and says what follows.
+const maxLost = 10_000
+
+// Run writes the restoration down and says what follows, or lists what was lost.
 func (c *reconcileCommand) Run(ctx context.Context) error {
 	b, err := c.openReady(ctx, "reconcile", charges.Options{})
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	if c.Lost {
+		return c.list(ctx, b)
+	}
 	r, err := b.charges.DeclareRestored(ctx, c.Since, c.who(), c.Because)
 	if errors.Is(err, charges.ErrSinceUnknown) {
 		return usageError{fmt.Errorf("--since is needed: %w", err)}
@@ -49,6 +61,42 @@ func (c *reconcileCommand) Run(ctx context.Context) error {
 		r.ID, r.LostFrom.UTC().Format(time.RFC3339), r.DetectedAt.UTC().Format(time.RFC3339))
 	if c.Since.IsZero() {
 		fmt.Println("If a worker has run since the restore, or the backup is older than that, say so again with --since.")
+	}
+	return nil
+}
+
+func (c *reconcileCommand) list(ctx context.Context, b *backend) error {
+	unread, _, err := b.charges.Unread(ctx)
+	if err != nil {
+		return err
+	}
+	lost, err := b.charges.LostPayments(ctx, c.Limit)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(struct {
+			Lost []charges.LostPayment `json:"lost"`
+			Read bool                  `json:"read"` // all that there is to know
+		}{append([]charges.LostPayment{}, lost...), len(unread) == 0})
+	}
+	if len(lost) == 0 {
+		fmt.Println("Nothing that is known of.")
+	} else {
+		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "PAYMENT\tKEY\tREAD AT")
+		for _, p := range lost {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Payment, p.Key, stamp(p.ReadAt))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(lost) == c.Limit {
+		fmt.Fprintln(os.Stderr, "there may be more: raise --limit")
+	}
+	for _, r := range unread {
+		fmt.Fprintf(os.Stderr, "what was lost by the restore of %s is still being read: workers do that at once, and once more a quarter of an hour after it was found\n", stamp(r.DetectedAt))
 	}
 	return nil
 }
