@@ -117,6 +117,41 @@ func TestTargetsOfItems(t *testing.T) {
 	}
 }
 
+// Either kind of key is judged beside an empty database, and drawn; a run that knew one kind is shown as it was.
+func TestTargetsOfGrowth(t *testing.T) {
+	t.Parallel()
+	var stats []Stat
+	for variant, grown := range map[string]float64{orderly: 95, scattered: 89, settle: 90} {
+		for _, rate := range []float64{grown, 100} {
+			s := Stat{Section: "growth", Variant: variant, Existing: 10e6, PerSecond: Spread{rate, rate, rate}}
+			if rate == 100 {
+				s.Existing, s.Beside = 0, 10e6
+			}
+			stats = append(stats, s)
+		}
+	}
+	judge := func(r Report, met map[string]bool) {
+		t.Helper()
+		all := r.targets()
+		for _, target := range all {
+			if is, known := met[target.What]; !known || is != target.Met || target.Want != "at least 0.90" {
+				t.Errorf("%+v", target)
+			}
+		}
+		if bars := r.growthPanel().bars; len(all) != len(met) || len(bars) != 2*len(met) {
+			t.Errorf("judged %+v, drawn %+v", all, bars)
+		}
+	}
+	with := map[string]bool{
+		"growth: accept with 10M there, to that of an empty database":              true,
+		"growth: accept, random keys with 10M there, to that of an empty database": false,
+		"growth: settle with 10M there, to that of an empty database":              true,
+	}
+	judge(Report{Stats: stats}, with)
+	delete(with, "growth: accept, random keys with 10M there, to that of an empty database")
+	judge(Report{Stats: slices.DeleteFunc(stats, func(s Stat) bool { return s.Variant == scattered })}, with)
+}
+
 // Whoever comes first, each comes first as often.
 func TestRotated(t *testing.T) {
 	t.Parallel()
