@@ -121,10 +121,10 @@ func TestTargetsOfItems(t *testing.T) {
 func TestTargetsOfGrowth(t *testing.T) {
 	t.Parallel()
 	var stats []Stat
-	for variant, grown := range map[string]float64{orderly: 95, scattered: 89, settle: 90} {
-		for _, rate := range []float64{grown, 100} {
+	for variant, rates := range map[string][2]float64{orderly: {95, 100}, scattered: {80, 90}, settle: {18, 20}} {
+		for i, rate := range rates {
 			s := Stat{Section: "growth", Variant: variant, Existing: 10e6, PerSecond: Spread{rate, rate, rate}}
-			if rate == 100 {
+			if i == 1 {
 				s.Existing, s.Beside = 0, 10e6
 			}
 			stats = append(stats, s)
@@ -138,8 +138,14 @@ func TestTargetsOfGrowth(t *testing.T) {
 				t.Errorf("%+v", target)
 			}
 		}
-		if bars := r.growthPanel().bars; len(all) != len(met) || len(bars) != 2*len(met) {
+		bars := r.growthPanel().bars
+		if len(all) != len(met) || len(bars) != 2*len(met) {
 			t.Errorf("judged %+v, drawn %+v", all, bars)
+		}
+		for _, b := range bars {
+			if len(b.label) > 22 {
+				t.Errorf("there is no room for %q", b.label)
+			}
 		}
 	}
 	with := map[string]bool{
