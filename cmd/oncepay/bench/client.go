@@ -42,7 +42,7 @@ const (
 	soldOutSKU = "sold-out"
 )
 
-// Their keys are random: the worst that a caller may choose, in all sections and for pgbench alike. What our client library's keys save is
+// Keys are random wherever nothing else is said: the worst that a caller may choose, for pgbench as well. What our client library's keys save is
 // measured in growth, where it matters, with inTime.
 var (
 	usual   = order{body: body, key: random, status: http.StatusAccepted}
