@@ -75,7 +75,7 @@ func TestBench(t *testing.T) {
 	if !strings.Contains(notes, "of what its no-op jobs allow") {
 		t.Errorf("notes: %s", notes)
 	}
-	for _, variant := range []string{"accept", "settle"} {
+	for _, variant := range []string{"accept", "accept, random keys", "settle"} {
 		want["growth/"+variant+"/0/0"], want["growth/"+variant+"/0/300"] = 1, 1
 	}
 	for what, n := range want {
@@ -145,7 +145,7 @@ func checkPlot(t *testing.T, path string) {
 			texts.Write(token)
 		}
 	}
-	for _, text := range []string{"Accepted charges", "Answered within", "wants the same item", "sold out, refused", "Settled charges", "with a hot item", "there already", "behind an outage", "CPU seconds", "a transaction a request"} {
+	for _, text := range []string{"Accepted charges", "Answered within", "wants the same item", "sold out, refused", "Settled charges", "with a hot item", "there already", "random keys, 300", "behind an outage", "CPU seconds", "a transaction a request"} {
 		if !strings.Contains(texts.String(), text) {
 			t.Errorf("the plot has no panel %q", text)
 		}

@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"workers/sendgrid/sendgridtest": {"workers/sandbox/frame"},
 	"migrations":                    {},
 	"migrations/pgtest":             {"migrations"},
-	"cmd/oncepay/bench":             {"charges", "migrations", "migrations/pgtest", "outbox", "workers"},
+	"cmd/oncepay/bench":             {"charges", "charges/client", "migrations", "migrations/pgtest", "outbox", "workers"},
 	"cmd/oncepay": {"charges", "charges/api", "charges/client", "cmd/oncepay/bench", "migrations", "migrations/pgtest", "outbox", "workers",
 		"workers/sandbox", "workers/sendgrid", "workers/stripe"},
 }

@@ -2,7 +2,8 @@
 //
 // [Run] starts a PostgreSQL of its own with durable settings, and the API, the worker and the simulators as the processes that they are
 // in production, and drives them. Each section compares, in interleaved rounds, so that what the machine does meanwhile hits all variants
-// alike: medians and their spread are what counts, and ratios rather than rates.
+// alike: medians and their spread are what counts, and ratios rather than rates. Callers' keys are random, the worst for a large index; growth
+// compares them with those of our client library, which are in order of time.
 //
 //	options.go          what is measured, how long and how often
 //	run.go              one section after the other, and what is made of it

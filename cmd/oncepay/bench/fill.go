@@ -13,12 +13,16 @@ import (
 const fillAtOnce = 500_000
 
 // What is new of each charge that is put there. They lie 0.864 s apart, 100,000 a day, and end now, or where those that are there begin;
-// the oldest comes first, as it did.
-const newRows = `
+// the oldest comes first, as it did. Our ids are of their time, and so are every other caller's keys; the rest of them are random. A payment's
+// id is the provider's: random letters, of which the first five decide where in the index it is.
+var newRows = `
 CREATE TEMP TABLE new AS
-SELECT overlay(gen_random_uuid()::text placing lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') from 1 for 13)::uuid AS id,
-       gen_random_uuid() AS key, gen_random_uuid() AS attempt, 'pi_' || substr(replace(gen_random_uuid()::text, '-', ''), 1, 24) AS payment, at
-  FROM (SELECT now() - n * interval '864 milliseconds' AS at FROM generate_series($1::bigint, $2::bigint, -1) AS n) AS times`
+SELECT ` + version7("at") + ` AS id, ` + version7("at") + ` AS attempt, CASE n % 2 WHEN 0 THEN gen_random_uuid() ELSE ` + version7("at") + ` END AS key,
+       'pi_' || substr(letters, 1 + (r & 31), 1) || substr(letters, 1 + (r >> 5 & 31), 1) || substr(letters, 1 + (r >> 10 & 31), 1)
+             || substr(letters, 1 + (r >> 15 & 31), 1) || substr(letters, 1 + (r >> 20 & 31), 1)
+             || translate(substr(replace(gen_random_uuid()::text, '-', ''), 1, 21), '0123456789abcdef', 'ABCDEFGHIJKLMNOP') AS payment, at
+  FROM (SELECT n, now() - n * interval '864 milliseconds' AS at, floor(random() * (1 << 25))::integer AS r, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567' AS letters
+          FROM generate_series($1::bigint, $2::bigint, -1) AS n) AS each`
 
 // filled are the tables that a settled charge has rows in.
 var filled = []string{"charge", "idempotency_key", "charge_event", "attempt", "payment", "receipt"}

@@ -6,6 +6,21 @@ import (
 	"time"
 )
 
+// Variants of growth.
+const (
+	orderly   = "accept"              // keys in order of time, as our client library makes them
+	scattered = "accept, random keys" // what is put there is the same but for the kind of key, and of the reference that holds it
+	settle    = "settle"              // what orderly has put there
+)
+
+// arrivals are the variants that accept.
+var arrivals = []arrival{{orderly, inTime}, {scattered, usual}}
+
+type arrival struct {
+	variant string
+	order   order
+}
+
 // growing is a database with charges, and its API.
 type growing struct {
 	*database
@@ -65,16 +80,19 @@ func (b *bench) growth(ctx context.Context) error {
 }
 
 func (b *bench) warm(ctx context.Context, g *growing) error {
-	began := time.Now()
-	d, err := b.driveFor(ctx, g.api, usual, b.GrowthClients, b.warmUp())
-	if err != nil {
-		return err
+	began, n := time.Now(), 0
+	for _, a := range arrivals {
+		d, err := b.driveFor(ctx, g.api, a.order, b.GrowthClients, b.warmUp())
+		if err != nil {
+			return err
+		}
+		n += d.acknowledged
 	}
-	_, err = b.settle(ctx, "", g.database, began, d.acknowledged)
+	_, err := b.settle(ctx, "", g.database, began, n)
 	return err
 }
 
-// growthRound accepts charges for a while, and settles them.
+// growthRound accepts charges for a while, with either kind of key, and settles each lot before it goes on, so that none waits in the next.
 func (b *bench) growthRound(ctx context.Context, g *growing, size int64, round int) error {
 	keep := func(s Sample, variant string) {
 		s.Section, s.Variant, s.Round, s.Existing = "growth", variant, round+1, g.existing
@@ -83,17 +101,21 @@ func (b *bench) growthRound(ctx context.Context, g *growing, size int64, round i
 		}
 		b.add(s)
 	}
-	began := time.Now()
-	used := b.usedBy(map[string]int{"api": g.api.cmd.Process.Pid})
-	d, err := b.driveFor(ctx, g.api, usual, b.GrowthClients, b.RoundDuration)
-	if err != nil {
-		return err
+	for _, a := range rotated(arrivals, round) {
+		began := time.Now()
+		used := b.usedBy(map[string]int{"api": g.api.cmd.Process.Pid})
+		d, err := b.driveFor(ctx, g.api, a.order, b.GrowthClients, b.RoundDuration)
+		if err != nil {
+			return err
+		}
+		keep(Sample{Count: d.counted, Seconds: d.took.Seconds(), PerSecond: d.perSecond(), P50: d.quantile(0.5), P99: d.quantile(0.99), CPU: used()}, a.variant)
+		s, err := b.settle(ctx, "", g.database, began, d.acknowledged)
+		if err != nil {
+			return err
+		}
+		if a.variant == orderly {
+			keep(s, settle)
+		}
 	}
-	keep(Sample{Count: d.counted, Seconds: d.took.Seconds(), PerSecond: d.perSecond(), P50: d.quantile(0.5), P99: d.quantile(0.99), CPU: used()}, "accept")
-	s, err := b.settle(ctx, "", g.database, began, d.acknowledged)
-	if err != nil {
-		return err
-	}
-	keep(s, "settle")
 	return nil
 }

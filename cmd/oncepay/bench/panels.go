@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // across is one line over the numbers of clients.
@@ -80,7 +81,8 @@ func (r *Report) growthPanel() panel {
 			if s.Existing == 0 {
 				color, label = other, "empty"
 			}
-			p.bars = append(p.bars, bar{s.Variant + ", " + label, color, s.PerSecond.Median, perSecond(s.PerSecond.Median)})
+			name := strings.TrimPrefix(s.Variant, orderly+", ") // which stands above it
+			p.bars = append(p.bars, bar{name + ", " + label, color, s.PerSecond.Median, perSecond(s.PerSecond.Median)})
 		}
 	}
 	return p

@@ -95,8 +95,8 @@ const (
 	allInOne       = "statement"   // the same in one round trip
 )
 
-// The product's ids ascend with time, which keeps its indexes small; so do these.
-const newID = `overlay(gen_random_uuid()::text placing lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') from 1 for 13)`
+// The product's ids ascend with time, which keeps its indexes small; so do these. Keys are random, as those of the variants beside it.
+var newID = version7("clock_timestamp()")
 
 // scripts write what one accepted charge writes, as one that the product has just accepted shows it.
 func (b *bench) scripts(ctx context.Context, like *database) (map[string]string, error) {
@@ -133,7 +133,7 @@ func (b *bench) scripts(ctx context.Context, like *database) (map[string]string,
 			continue
 		}
 		// A service makes both itself; here the row that has them gives them back, at no further round trip. The reference holds the key.
-		t = t.with("id", newID+"::uuid").with("idempotency_key", "gen_random_uuid()")
+		t = t.with("id", newID).with("idempotency_key", "gen_random_uuid()")
 		t = t.replacing("(:key)::text", "(gen_random_uuid())::text")
 		transaction.WriteString(t.insert("VALUES (%s)") + "\nRETURNING id, idempotency_key AS key\n\\gset\n")
 	}
@@ -142,7 +142,7 @@ func (b *bench) scripts(ctx context.Context, like *database) (map[string]string,
 	if err != nil {
 		return nil, err
 	}
-	statement.WriteString("WITH new AS MATERIALIZED (SELECT " + newID + "::uuid AS id, gen_random_uuid() AS key)")
+	statement.WriteString("WITH new AS MATERIALIZED (SELECT " + newID + " AS id, gen_random_uuid() AS key)")
 	for i, t := range once {
 		if i < len(once)-1 {
 			fmt.Fprintf(&statement, ",\n%s AS (%s)", "w_"+t.table, t.insert("SELECT %s FROM new"))

@@ -117,6 +117,47 @@ func TestTargetsOfItems(t *testing.T) {
 	}
 }
 
+// Either kind of key is judged beside an empty database, and drawn; a run that knew one kind is shown as it was.
+func TestTargetsOfGrowth(t *testing.T) {
+	t.Parallel()
+	var stats []Stat
+	for variant, rates := range map[string][2]float64{orderly: {95, 100}, scattered: {80, 90}, settle: {18, 20}} {
+		for i, rate := range rates {
+			s := Stat{Section: "growth", Variant: variant, Existing: 10e6, PerSecond: Spread{rate, rate, rate}}
+			if i == 1 {
+				s.Existing, s.Beside = 0, 10e6
+			}
+			stats = append(stats, s)
+		}
+	}
+	judge := func(r Report, met map[string]bool) {
+		t.Helper()
+		all := r.targets()
+		for _, target := range all {
+			if is, known := met[target.What]; !known || is != target.Met || target.Want != "at least 0.90" {
+				t.Errorf("%+v", target)
+			}
+		}
+		bars := r.growthPanel().bars
+		if len(all) != len(met) || len(bars) != 2*len(met) {
+			t.Errorf("judged %+v, drawn %+v", all, bars)
+		}
+		for _, b := range bars {
+			if len(b.label) > 22 {
+				t.Errorf("there is no room for %q", b.label)
+			}
+		}
+	}
+	with := map[string]bool{
+		"growth: accept with 10M there, to that of an empty database":              true,
+		"growth: accept, random keys with 10M there, to that of an empty database": false,
+		"growth: settle with 10M there, to that of an empty database":              true,
+	}
+	judge(Report{Stats: stats}, with)
+	delete(with, "growth: accept, random keys with 10M there, to that of an empty database")
+	judge(Report{Stats: slices.DeleteFunc(stats, func(s Stat) bool { return s.Variant == scattered })}, with)
+}
+
 // Whoever comes first, each comes first as often.
 func TestRotated(t *testing.T) {
 	t.Parallel()

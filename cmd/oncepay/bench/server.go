@@ -82,8 +82,8 @@ func sharedBuffers() string {
 	return fmt.Sprint(min(kB/1024/4, 8<<10), "MB")
 }
 
-// compressLog lets the server compress the pages that it writes to its log whole, each when it is first changed after a checkpoint. Keys are random,
-// so that in a large index nearly every charge changes another page.
+// compressLog lets the server compress the pages that it writes to its log whole, each when it is first changed after a checkpoint. Where keys
+// are random, nearly every charge changes another page of a large index.
 func (b *bench) compressLog(ctx context.Context) error {
 	const set = `SELECT CASE WHEN 'lz4' = ANY (enumvals) THEN 'lz4' ELSE 'on' END FROM pg_settings WHERE name = 'wal_compression'`
 	var how string

@@ -117,6 +117,11 @@ func quote(text string) string {
 	return "E'" + strings.NewReplacer("'", "''", `\`, `\\`, ":", `\x3a`).Replace(text) + "'"
 }
 
+// version7 is SQL that makes a version 7 UUID of a time, whose milliseconds it begins with.
+func version7(at string) string {
+	return "overlay(gen_random_uuid()::text placing lpad(to_hex((extract(epoch FROM " + at + ") * 1000)::bigint), 12, '0') || '-7' from 1 for 15)::uuid"
+}
+
 func (t template) insert(source string) string {
 	return fmt.Sprintf("INSERT INTO %s (%s)\n%s", t.table, strings.Join(t.columns, ", "), fmt.Sprintf(source, strings.Join(t.values, ", ")))
 }
