@@ -13,7 +13,7 @@ type Charge struct {
 	Status Status    `json:"status" enum:"pending,processing,requires_action,requires_capture,succeeded,failed,canceled,needs_review" doc:"Where the payment stands. succeeded, failed and canceled are final."`
 	Request
 	IdempotencyKey uuid.UUID   `json:"idempotency_key" format:"uuid" doc:"The key under which the charge was created, which Stripe got as well."`
-	Stock          *Stock      `json:"stock" enum:"held,taken,returned" doc:"Where its items are: held while it is open, taken once it has succeeded, returned to the stock when it has failed or was canceled, or an operator settled it without its items: ship only what is taken. While a person decides they stay where they are. null: it has none."`
+	Stock          *Stock      `json:"stock" enum:"held,taken,returned" doc:"Where its items are: held while it is open, taken once it has succeeded, returned to the stock when it has failed or was canceled, or an operator settled it without its items: ship only what is taken. An open charge whose items are returned was accepted for a payment that a restored database had lost, or goes on after all, and has them again once it has succeeded, if there are any. While a person decides they stay where they are. null: it has none."`
 	PaymentIntent  *string     `json:"payment_intent" doc:"Stripe's id of the payment; null until Stripe has told us of one."`
 	NextAction     *NextAction `json:"next_action" doc:"What the buyer must do; null unless the status is requires_action. Shown to the charge's own caller alone."`
 	Failure        *Failure    `json:"failure" doc:"Why a failed charge failed; null for all others."`

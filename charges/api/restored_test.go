@@ -30,6 +30,13 @@ func TestRefusedAfterARestore(t *testing.T) {
 		RestoredAt time.Time `json:"restored_at"`
 		Detail     string    `json:"detail"`
 	}](t, r.body)
+	late := d.post(t, alice, newKey(), strings.Replace(goodBody, "{", `{"send_before":"2026-01-02T03:04:05Z",`, 1))
+	if p := late.wantProblem(t, http.StatusBadRequest, "invalid_request"); p.fieldNames() != "send_before" || !strings.Contains(late.body, `"restored_at":"`) {
+		t.Errorf("too late, and restored: %s", late.body)
+	}
+	if r := d.post(t, alice, newKey(), strings.Replace(goodBody, "1099", "0", 1)); strings.Contains(r.body, "restored") {
+		t.Errorf("what would never have been accepted: %s", r.body)
+	}
 	if !told.RestoredAt.Equal(restored.DetectedAt) || !strings.Contains(told.Detail, "was restored") || strings.Contains(told.Detail, "can be used again") {
 		t.Errorf("after: %s", r.body)
 	}

@@ -167,7 +167,7 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 	existing := answers(409, "reference_in_use")
 	existing.body = `{"status":409,"code":"reference_in_use","charge":{"id":"ch_5","status":"succeeded"}}`
 	short := answers(409, "insufficient_inventory")
-	short.body = `{"status":409,"code":"insufficient_inventory","detail":"There is not enough.","items":[{"sku":"cap","requested":2,"available":0,"stocked":false},` +
+	short.body = `{"status":409,"code":"insufficient_inventory","detail":"There is not enough.","restored_at":"2026-01-02T03:04:05Z","items":[{"sku":"cap","requested":2,"available":0,"stocked":false},` +
 		`{"sku":"tee:m","requested":3,"available":1,"stocked":true,"later":[1]}]}`
 	for name, tc := range map[string]struct {
 		fault  fault
@@ -206,6 +206,9 @@ func TestRefusalsAreNotRetried(t *testing.T) {
 			if want := []client.Shortage{{"cap", 2, 0, false}, {"tee:m", 3, 1, true}}; name == "stock, named" && (!slices.Equal(refused.Short, want) ||
 				err.Error() != "oncepay: 409 insufficient_inventory: There is not enough.; cap was never stocked; tee:m: 1 of 3 available") {
 				t.Errorf("short of %+v: %v", refused.Short, err)
+			}
+			if restored := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); refused.RestoredAt.Equal(restored) != (name == "stock, named") {
+				t.Errorf("restored at %v", refused.RestoredAt)
 			}
 		})
 	}

@@ -27,6 +27,10 @@ type Error struct {
 	Charge     *Charge    // the existing charge, for "reference_in_use"
 	Short      []Shortage // what there is not enough of, for "insufficient_inventory"
 	Inventory  *Inventory // what there is of the SKU, for "invalid_state" of SetInventory
+
+	// RestoredAt is when the server's database was found to be restored, while it is not known yet what was lost: the charge may be among it, and
+	// paid for. Send it again with the same key after some minutes, before the buyer pays another way. Zero: there is no such doubt.
+	RestoredAt time.Time
 }
 
 // FieldError names one member of a request and what is wrong with it.
@@ -149,12 +153,13 @@ func refusal(res *http.Response, body []byte, key string, now time.Time) *Error 
 		Charge    *Charge      `json:"charge"`
 		Items     []Shortage   `json:"items"`
 		Inventory *Inventory   `json:"inventory"`
+		Restored  time.Time    `json:"restored_at"`
 	}
 	if json.Unmarshal(body, &problem) != nil {
 		return e
 	}
 	e.Title, e.Detail, e.Code, e.Fields, e.Charge = problem.Title, problem.Detail, problem.Code, problem.Fields, problem.Charge
-	e.Short, e.Inventory = problem.Items, problem.Inventory
+	e.Short, e.Inventory, e.RestoredAt = problem.Items, problem.Inventory, problem.Restored
 	e.RequestID = firstNonEmpty(problem.RequestID, e.RequestID)
 	return e
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -30,6 +32,10 @@ func TestReconcileRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	listed := func(args ...string) result { return d.oncepay(append([]string{"reconcile", "--lost"}, args...)...).run(t) }
+	if none := listed(); none.code != 0 || none.stdout != "Nothing that is known of.\n" || none.stderr != "" {
+		t.Errorf("before: %+v", none)
+	}
 	expect(t, "declared", declare().stdout, `(?m)^Restoration 1 is on record\.`, `(?m)^If a worker has run since`)
 	if said := declare("--since=2026-01-02T03:04:05Z"); !strings.Contains(said.stdout, "from 2026-01-02T03:04:05Z to") || strings.Contains(said.stdout, "If a worker") {
 		t.Errorf("%+v", said)
@@ -39,9 +45,38 @@ func TestReconcileRestored(t *testing.T) {
 	}
 
 	d.box.advance("25h")
+	if unread := listed(); !strings.Contains(unread.stderr, "is still being read") {
+		t.Errorf("before a worker has run: %+v", unread)
+	}
 	d.worker()
+	payment := d.box.ledger().paymentOf(key)
+	await(t, patience, "what was lost is listed", func() error {
+		if said := listed().stdout; !strings.Contains(said, payment+"  "+key) {
+			return errors.New(said)
+		}
+		return nil
+	})
+	var told struct {
+		Lost []struct {
+			Payment string `json:"payment_intent"`
+			Key     string `json:"idempotency_key"`
+		}
+		Read *bool
+	}
+	if err := json.Unmarshal([]byte(listed("--json").stdout), &told); err != nil || len(told.Lost) != 1 || told.Lost[0].Payment != payment ||
+		told.Lost[0].Key != key || told.Read == nil || *told.Read {
+		t.Errorf("%+v, %v", told, err)
+	}
 	d.mustPost(api.url, key, plainCharge)
 	d.awaitStatus(api, key, client.StatusSucceeded)
+	if none := listed(); !strings.HasPrefix(none.stdout, "Nothing") {
+		t.Errorf("when its caller has come back: %+v", none)
+	}
+	for _, wrong := range [][]string{{}, {"--lost", "--restored"}, {"--lost", "--limit=0"}} {
+		if r := d.oncepay(append([]string{"reconcile"}, wrong...)...).run(t); r.code != 2 {
+			t.Errorf("%v: %+v", wrong, r)
+		}
+	}
 	if n := d.box.ledger().sends(key); n != 1 {
 		t.Errorf("the key was sent %d times", n)
 	}
