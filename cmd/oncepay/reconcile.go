@@ -59,6 +59,7 @@ func (c *reconcileCommand) Run(ctx context.Context) error {
 	}
 	fmt.Printf("Restoration %d is on record. What was sent from %s to %s is looked for at Stripe before a charge is sent that has no attempt.\n",
 		r.ID, r.LostFrom.UTC().Format(time.RFC3339), r.DetectedAt.UTC().Format(time.RFC3339))
+	fmt.Println("oncepay reconcile --lost lists what was paid for and lost, as workers read it; until it is empty, buyers have paid for what nobody knows.")
 	if c.Since.IsZero() {
 		fmt.Println("If a worker has run since the restore, or the backup is older than that, say so again with --since.")
 	}
