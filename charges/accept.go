@@ -48,6 +48,7 @@ func (s *Service) acceptIn(ctx context.Context, tx pgx.Tx, claims []*claim) erro
 	if err != nil {
 		return err
 	}
+	// Also where there are none: what a primary that has become a standby says of the stock is old, and it refuses a write.
 	accepted, taken, err := insertCharges(ctx, tx, inStock)
 	for _, c := range taken {
 		c.taken = true

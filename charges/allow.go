@@ -97,7 +97,7 @@ func allow(accepted time.Time, attempts []Attempt, looks []Look, now Clocks, her
 		return Permit{Action: Park, Reason: idempotencyError}
 	}
 	if slices.ContainsFunc(looks, func(l Look) bool { return l.Complete && len(l.Found) > 0 }) {
-		return Permit{Action: Park, Reason: "payment_found"} // and yet not adopted
+		return Permit{Action: Park, Reason: paymentFound} // and yet not adopted
 	}
 	if len(attempts) == 0 {
 		return sendUnlessQuiet(Permit{Action: Send}, accepted, looks, now, p)
@@ -219,6 +219,9 @@ func (c Clocks) provenAt(open []Attempt) (at time.Time) {
 	}
 	return at
 }
+
+// paymentFound is why a person must decide about a charge of which a payment was seen at Stripe that is not, or not simply, its own.
+const paymentFound = "payment_found"
 
 // idempotencyError is Stripe's type for a key that was used with another request. Trying again cannot help, and a new
 // key might charge again.

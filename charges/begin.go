@@ -102,7 +102,7 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 	case Send:
 		if why := unwanted(c, now); why != "" && !anyOpen(attempts) {
 			begun.Action = Nothing
-			return begun, s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": why})
+			return begun, s.abandon(ctx, tx, c, why)
 		}
 		begun.Attempt, err = nextAttempt(c, begun.Permit, attempts, here)
 		if err != nil {
@@ -278,6 +278,18 @@ func (p Permit) NewestRestoration() (id int64) {
 		id = max(id, r.ID)
 	}
 	return id
+}
+
+// abandon ends a charge that nobody wants sent any more. Where a payment under its key was found, though at another account, a person decides.
+func (s *Service) abandon(ctx context.Context, tx pgx.Tx, c Charge, why string) error {
+	found, err := findLost(ctx, tx, []uuid.UUID{c.IdempotencyKey})
+	switch {
+	case err != nil:
+		return err
+	case found[c.IdempotencyKey]:
+		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: paymentFound}, worker, nil)
+	}
+	return s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": why})
 }
 
 // unwanted says why nobody wants a charge sent any more; empty: it is wanted.

@@ -91,7 +91,11 @@ func (s *Service) markLost(ctx context.Context, claims []*claim) error {
 	if len(all) == 0 {
 		return nil
 	}
-	found, err := findLost(ctx, s.reads, refused)
+	keys := make([]uuid.UUID, len(refused))
+	for i, c := range refused {
+		keys[i] = c.Key
+	}
+	found, err := findLost(ctx, s.reads, keys)
 	if err != nil {
 		return err
 	}
@@ -125,12 +129,8 @@ func (s *Service) noticeRestored(ctx context.Context) error {
 	return err
 }
 
-// findLost tells under which of the claims' keys a payment was found at Stripe.
-func findLost(ctx context.Context, db querier, claims []*claim) (found map[uuid.UUID]bool, err error) {
-	keys := make(uuids, len(claims))
-	for i, c := range claims {
-		keys[i] = c.Key
-	}
+// findLost tells under which of the keys a payment was found in any list of Stripe's that is still kept.
+func findLost(ctx context.Context, db querier, keys []uuid.UUID) (found map[uuid.UUID]bool, err error) {
 	rows, err := db.Query(ctx, `SELECT DISTINCT key FROM reading_payment WHERE key = ANY ($1)`, keys)
 	if err != nil {
 		return nil, fmt.Errorf("find lost payments: %w", err)

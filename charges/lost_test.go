@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/oncepay/oncepay/outbox"
 )
 
 // restored says that the database was restored so long ago, and that an hour was lost.
@@ -95,6 +97,11 @@ func TestI2LostChargesComeBack(t *testing.T) {
 			}
 			f.lawful(t)
 
+			f.exec(t, `DELETE FROM river_job`) // else it is live, and no more is said
+			replay, err := f.box.Preview(t.Context(), f.Service, outbox.Filter{ChargeIDs: []uuid.UUID{a.ChargeID}})
+			if err != nil || replay.Counts[outbox.PastWindow] != 1 || replay.Enqueued != 1 {
+				t.Errorf("a replay would do %v, %v", replay.Counts, err)
+			}
 			begun := f.begin(t, a.ChargeID, LookFirst)
 			if begun.Read == nil || len(begun.Read.Found) != 1 || begun.Read.Found[0] != "pi_lost" {
 				t.Fatalf("%+v", begun.Read)
@@ -196,11 +203,38 @@ func TestI2NothingIsSentForALostCharge(t *testing.T) {
 	if a.Err != nil {
 		t.Fatal(a.Err)
 	}
-	f.exec(t, `DELETE FROM reading_payment`) // as for a worker of another account
 	f.stock(t, "tee", 1)
+	f.exec(t, `DELETE FROM reading_payment`)
 	f.begin(t, a.ChargeID, Nothing)
 	if e := f.lastEvent(t, a.ChargeID); f.status(t, a.ChargeID) != Canceled || e.Data["reason"] != InsufficientInventory {
 		t.Errorf("%s: %v", f.status(t, a.ChargeID), e.Data)
 	}
 	f.wantStock(t, "tee", 1, 0, 0)
+}
+
+// What was paid for at an account that is not ours any more is neither sent nor called canceled.
+func TestLostAtAnotherAccount(t *testing.T) {
+	t.Parallel()
+	past := time.Now().Add(-time.Minute)
+	for name, r := range map[string]Request{"sold out": selling(one("tee")), "late": request(func(r *Request) { r.SendBefore = &past })} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, Options{})
+			f.restored(t, 0)
+			lost := uuid.New()
+			f.readLost(t, map[string]uuid.UUID{"pi_lost": lost})
+			a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: lost, Request: r})
+			if a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			f.home = Account{ID: "acct_new"}
+			f.readLost(t, nil)
+			f.begin(t, a.ChargeID, Nothing)
+			c, err := f.Get(t.Context(), "shop", a.ChargeID)
+			if err != nil || c.Status != NeedsReview || c.Review.Reason != paymentFound {
+				t.Errorf("%s, %+v, %v", c.Status, c.Review, err)
+			}
+			f.lawful(t)
+		})
+	}
 }

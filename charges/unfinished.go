@@ -148,9 +148,6 @@ func classify(u unfinished, h History, p Policy) (class outbox.Class, wants bool
 		return outbox.AtProvider, true
 	}
 	open := anyOpen(h.Attempts)
-	if !open && u.sendBefore != nil && !u.now.Before(*u.sendBefore) {
-		return outbox.PastSendBefore, true
-	}
 	var here Account
 	for _, a := range h.Attempts {
 		if a.Open() {
@@ -160,8 +157,10 @@ func classify(u unfinished, h History, p Policy) (class outbox.Class, wants bool
 	switch permit := Allow(h, Clocks{Database: u.now, Fresh: true}, here, p); {
 	case permit.Action == UseResult && permit.Last.Outcome == Answered:
 		return outbox.AtProvider, true
-	case permit.Action == LookFirst && (open || len(h.Attempts) > 0):
+	case permit.Action == LookFirst && (open || len(h.Attempts) > 0 || len(permit.Restored) > 0):
 		return outbox.PastWindow, true
+	case !open && u.sendBefore != nil && !u.now.Before(*u.sendBefore):
+		return outbox.PastSendBefore, true
 	case !open:
 		return outbox.NeverSent, true
 	default:

@@ -16,7 +16,7 @@ type Class string
 const (
 	NeverSent      Class = "never_sent"        // nothing has left for Stripe: send
 	InWindow       Class = "inside_window"     // the same key again is safe: Stripe remembers it
-	PastWindow     Class = "past_window"       // Stripe may have forgotten the key: look first
+	PastWindow     Class = "past_window"       // Stripe may have forgotten the key, or a restored database what was sent: look first
 	PastSendBefore Class = "past_send_before"  // the caller no longer wants it sent: cancel
 	ReceiptWaiting Class = "receipt_waiting"   // paid, the receipt not yet claimed
 	ReceiptSending Class = "receipt_sending"   // claimed, its outcome not yet known: settle, do not send again

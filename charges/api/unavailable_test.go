@@ -101,6 +101,7 @@ func TestI8ReadOnlyPrimary(t *testing.T) {
 	d.pool.Reset() // sessions keep the setting with which they began
 	key := newKey()
 	d.post(t, alice, key, goodBody).wantUnavailable(t)
+	d.post(t, alice, newKey(), selling(item("none", 1))).wantUnavailable(t) // what it knows of the stock is old
 	if r := d.get(t, alice, "/charges/"+known.ID); r.status != http.StatusOK {
 		t.Errorf("reading: %d %s", r.status, r.body)
 	}

@@ -32,7 +32,9 @@ func TestReconcileRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	listed := func(args ...string) result { return d.oncepay(append([]string{"reconcile", "--lost"}, args...)...).run(t) }
+	listed := func(args ...string) result {
+		return d.oncepay(append([]string{"reconcile", "--lost"}, args...)...).run(t)
+	}
 	if none := listed(); none.code != 0 || none.stdout != "Nothing that is known of.\n" || none.stderr != "" {
 		t.Errorf("before: %+v", none)
 	}
