@@ -26,7 +26,7 @@ const (
 	connectTimeout  = 5 * time.Second  // to dial, and again for the TLS handshake
 	headerTimeout   = 20 * time.Second // leaves some of the whole for the body
 	idleTimeout     = 60 * time.Second
-	idleConnections = 64
+	idleConnections = 1024 // above any number of calls at once: one that is closed between two calls costs the next a handshake
 	maxHeader       = 256 << 10
 	maxRequest      = 1 << 20
 	maxAnswer       = 32 << 20 // 100 payments that carry the most metadata that Stripe allows, every character as a \u escape

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -218,5 +219,40 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 func receive(t *testing.T, r *http.Request) {
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		t.Error(err)
+	}
+}
+
+// As many calls as were made at once are made again without another handshake.
+func TestConnectionsAreKept(t *testing.T) {
+	t.Parallel()
+	const atOnce = 200
+	var opened atomic.Int32
+	var together sync.WaitGroup
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		together.Done() // nobody is answered before all have asked
+		together.Wait()
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	c := client(t, Options{RequireKey: true}, server)
+	for range 3 {
+		together.Add(atOnce)
+		var calls sync.WaitGroup
+		for range atOnce {
+			calls.Go(func() {
+				if status, _, err := do(c, post(t, server.URL, "a=1")); err != nil || status != http.StatusOK {
+					t.Errorf("%d, %v", status, err)
+				}
+			})
+		}
+		calls.Wait()
+	}
+	if n := opened.Load(); n != atOnce {
+		t.Errorf("%d connections for %d calls at once", n, atOnce)
 	}
 }
