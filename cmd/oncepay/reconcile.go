@@ -26,8 +26,10 @@ type reconcileCommand struct {
 // Validate refuses what cannot work.
 func (c *reconcileCommand) Validate() error {
 	switch {
-	case c.Restored == c.Lost:
-		return errors.New("one of --restored and --lost is needed: to declare a restored database and to list what it has lost is all that reconcile can do yet")
+	case c.Restored && c.Lost:
+		return errors.New("--restored and --lost cannot be had at once: what was lost is read after the restore was declared")
+	case !c.Restored && !c.Lost:
+		return errors.New("--restored or --lost is missing: to declare a restored database and to list what it has lost is all that reconcile can do yet")
 	case c.Limit < 1 || c.Limit > maxLost:
 		return fmt.Errorf("--limit must be from 1 to %d", maxLost)
 	case len(c.Because) > 500 || !utf8.ValidString(c.Because):

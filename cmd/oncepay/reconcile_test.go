@@ -74,11 +74,6 @@ func TestReconcileRestored(t *testing.T) {
 	if none := listed(); !strings.HasPrefix(none.stdout, "Nothing") {
 		t.Errorf("when its caller has come back: %+v", none)
 	}
-	for _, wrong := range [][]string{{}, {"--lost", "--restored"}, {"--lost", "--limit=0"}} {
-		if r := d.oncepay(append([]string{"reconcile"}, wrong...)...).run(t); r.code != 2 {
-			t.Errorf("%v: %+v", wrong, r)
-		}
-	}
 	if n := d.box.ledger().sends(key); n != 1 {
 		t.Errorf("the key was sent %d times", n)
 	}
