@@ -62,6 +62,7 @@ type Permit struct {
 	Until     time.Time     // WaitFor
 	Last      Attempt       // UseResult
 	Reason    string        // Park, Misconfigured
+	Seen      []string      // Park: the payments that a person must decide about, if they are not the charge's own
 }
 
 // History is all that is on record of one operation.

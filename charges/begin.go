@@ -100,9 +100,9 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 
 	switch begun.Action {
 	case Send:
-		if why := unwanted(c, now); why != "" && !anyOpen(attempts) {
+		if expired(c, now) && !anyOpen(attempts) {
 			begun.Action = Nothing
-			return begun, s.abandon(ctx, tx, c, why)
+			return begun, s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": "send_before"})
 		}
 		begun.Attempt, err = nextAttempt(c, begun.Permit, attempts, here)
 		if err != nil {
@@ -119,8 +119,12 @@ func (s *Service) begin(ctx context.Context, tx pgx.Tx, id uuid.UUID, here Here)
 	case WaitFor:
 		begun.Wait = begun.Until.Sub(now)
 	case Park:
+		var data map[string]any
+		if len(begun.Seen) > 0 {
+			data = map[string]any{"payments": begun.Seen}
+		}
 		begun.Action = Nothing
-		return begun, s.move(ctx, tx, c, Change{To: NeedsReview, Reason: begun.Reason}, worker, nil)
+		return begun, s.move(ctx, tx, c, Change{To: NeedsReview, Reason: begun.Reason}, worker, data)
 	case UseResult:
 		begun.Action = Nothing
 		// An answer was written down together with its change; only a refusal may have had to wait for older attempts to be settled.
@@ -151,6 +155,11 @@ func (s *Service) decide(ctx context.Context, tx pgx.Tx, b *Begun) error {
 			}
 			b.Detected = cmp.Or(detected, b.Detected)
 			b.Permit = Allow(h, b.Clocks, b.Here, policy)
+			if b.restsOnAbsence() && len(h.Restorations) > 0 {
+				if err := heedSeen(ctx, tx, b, h, policy); err != nil || b.Read != nil {
+					return err
+				}
+			}
 		}
 		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, policy}
 		if b.Action != LookFirst {
@@ -280,27 +289,8 @@ func (p Permit) NewestRestoration() (id int64) {
 	return id
 }
 
-// abandon ends a charge that nobody wants sent any more. Where a payment under its key was found, though at another account, a person decides.
-func (s *Service) abandon(ctx context.Context, tx pgx.Tx, c Charge, why string) error {
-	found, err := findLost(ctx, tx, []uuid.UUID{c.IdempotencyKey})
-	switch {
-	case err != nil:
-		return err
-	case found[c.IdempotencyKey]:
-		return s.move(ctx, tx, c, Change{To: NeedsReview, Reason: paymentFound}, worker, nil)
-	}
-	return s.move(ctx, tx, c, Change{To: Canceled}, worker, map[string]any{"reason": why})
-}
-
-// unwanted says why nobody wants a charge sent any more; empty: it is wanted.
-func unwanted(c Charge, now time.Time) string {
-	switch {
-	case c.SendBefore != nil && !now.Before(*c.SendBefore):
-		return "send_before"
-	case c.Stock != nil && *c.Stock == StockReturned:
-		return InsufficientInventory // it was accepted for a payment that was lost, and there is none
-	}
-	return ""
+func expired(c Charge, now time.Time) bool {
+	return c.SendBefore != nil && !now.Before(*c.SendBefore)
 }
 
 func anyOpen(attempts []Attempt) bool {

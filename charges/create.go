@@ -163,7 +163,7 @@ func (s *Service) answerTaken(ctx context.Context, c *claim) (answer Answer, aga
 }
 
 // adopt has the claim accepted as a charge that was lost with its payment. It is late, or its items were sold to others meanwhile; but its buyer may have
-// paid. A worker finds the payment and takes it over, and the items with it where there are any; nothing is ever sent for it.
+// paid. A worker finds the payment and takes it over, and the items with it where there are any; nothing is ever sent for it; see [heedSeen].
 func (c *claim) adopt() {
 	c.adopts, c.err = true, nil
 	if c.charge.Stock != nil {
@@ -249,8 +249,9 @@ func newClaim(c CreateCharge) *claim {
 		return k
 	}
 	if k.err = c.Request.Validate(); k.err == nil {
-		k.err = c.Request.ValidateTime(time.Now())
-		k.late = k.err != nil
+		now := time.Now()
+		k.err = c.Request.ValidateTime(now)
+		k.late = k.err != nil && !c.Request.SendBefore.After(now)
 	}
 	if len(k.charge.Items) > 0 {
 		held := StockHeld

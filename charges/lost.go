@@ -9,69 +9,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/oncepay/oncepay/outbox"
 )
 
-// What a restored database has lost is read at Stripe without being asked for, twice for each restoration: at once, so that what can be known is, and
-// again when nothing of that time can linger at Stripe any more, which is good for ever. Charges that ask meanwhile share these readings. From then
-// on a key that is unknown here is known to be a new one, or to have been paid for.
-
-// BeginLost says what a worker has to read at Stripe of what restorations may have lost, as [Service.Begin] does for a charge: [LookFirst], or
-// [Nothing] as long as there is nothing to read. here must be fresh. What was read late enough is written down with the restoration.
-func (s *Service) BeginLost(ctx context.Context, here Here) (Begun, error) {
-	unread, now, err := s.Unread(ctx)
-	if err != nil {
-		return Begun{}, err
-	}
-	clocks := Clocks{Database: now, Stripe: here.Clock, Fresh: here.Fresh}
-	for _, r := range unread {
-		if now.Before(r.DetectedAt) {
-			continue // somebody has just found out, and a reading must begin after that
-		}
-		policy, late := s.policy, !now.Before(r.DetectedAt.Add(inDoubt))
-		if late {
-			policy.Window = inDoubt // so that no earlier reading will do
-		}
-		permit := Permit{Action: LookFirst, Restored: []Restoration{r}, Final: true}
-		begun := Begun{Permit: permit, Here: here.Account, Clocks: clocks, lookup: lookup{permit: permit, now: clocks, here: here.Account, policy: policy}}
-		served, err := servedFor(ctx, s.reads, begun.lookup)
-		switch {
-		case err != nil:
-			return Begun{}, err
-		case !complete(served):
-			return begun, nil
-		case late:
-			if err := s.lostRead(ctx, r); err != nil {
-				return Begun{}, err
-			}
-		}
-	}
-	return Begun{Permit: Permit{Action: Nothing}}, nil
-}
-
-// Unread returns the restorations of whose lost time not everything was read yet, and the time by PostgreSQL's clock.
-func (s *Service) Unread(ctx context.Context) (unread []Restoration, now time.Time, err error) {
-	all, err := listRestorations(ctx, s.reads)
-	if err != nil || len(all) == 0 {
-		return nil, now, err
-	}
-	if err := s.reads.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return nil, now, fmt.Errorf("read the clock: %w", err)
-	}
-	return slices.DeleteFunc(all, func(r Restoration) bool { return !r.ReadAt.IsZero() || !r.matters(now) }), now, nil
-}
-
-func (s *Service) lostRead(ctx context.Context, r Restoration) error {
-	ctx, cancel := unhurried(ctx)
-	defer cancel()
-	return outbox.InTx(ctx, s.pool, "restoration.read", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `UPDATE restoration SET read_at = clock_timestamp() WHERE id = $1 AND read_at IS NULL`, r.ID); err != nil {
-			return fmt.Errorf("note that what restoration %d has lost was read: %w", r.ID, err)
-		}
-		return nil
-	})
-}
+// A restored database does not know what was lost, but Stripe does, and what was once read there under a key is relied on from then on: a request
+// with that key is taken for the retry that it is, and nothing is sent under it.
 
 // markLost finds out of the claims that are to be refused, and whose keys are unknown here, whether that is because a restored database has forgotten
 // them: a payment under the key was found at Stripe, or what was lost is not known yet.
@@ -80,57 +21,69 @@ func (s *Service) markLost(ctx context.Context, claims []*claim) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	if err := s.noticeRestored(ctx); err != nil {
+	doubt, err := s.noticeRestored(ctx)
+	if err != nil {
 		return err
 	}
 	all, err := listRestorations(ctx, s.reads)
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(r Restoration) bool { return !r.matters(time.Now()) })
-	if len(all) == 0 {
-		return nil
+	for _, r := range all {
+		if r.ReadAt.IsZero() && r.matters(time.Now()) && r.DetectedAt.After(doubt) {
+			doubt = r.DetectedAt
+		}
 	}
-	keys := make([]uuid.UUID, len(refused))
-	for i, c := range refused {
-		keys[i] = c.Key
-	}
-	found, err := findLost(ctx, s.reads, keys)
-	if err != nil {
-		return err
+	found := map[uuid.UUID]bool{}
+	if len(all) > 0 {
+		if found, err = findLost(ctx, s.reads, refused); err != nil {
+			return err
+		}
 	}
 	for _, c := range refused {
-		c.lost, c.restored = found[c.Key], time.Time{}
-		for _, r := range all {
-			if r.ReadAt.IsZero() && r.DetectedAt.After(c.restored) {
-				c.restored = r.DetectedAt
-			}
-		}
+		c.lost, c.restored = found[c.Key], doubt
 	}
 	return nil
 }
 
-// noticeRestored writes down that the database was restored, where no worker has run on it yet who would have.
-func (s *Service) noticeRestored(ctx context.Context) error {
-	if s.Blind() {
-		return nil
+// noticeEvery is how often a process that refuses looks where the database is.
+const noticeEvery = 200 * time.Millisecond
+
+// noticeRestored writes down that the database was restored, where no worker has run on it yet who would have. Where that cannot be written down
+// it is the caller's to doubt, from that moment on; zero: it was written, or there is nothing to write.
+func (s *Service) noticeRestored(ctx context.Context) (doubt time.Time, err error) {
+	if last := s.noticed.Load(); s.Blind() || last != nil && time.Since(*last) < noticeEvery {
+		return time.Time{}, nil
 	}
+	now := time.Now()
 	w, err := readWhereabouts(ctx, s.reads)
 	switch err = noIdentity(err); {
 	case errors.Is(err, errNoIdentity):
 		s.blind.Store(true)
-		return nil
+		return time.Time{}, nil
 	case err != nil:
-		return err
+		return time.Time{}, err
 	case w.known == (identity{}) || w.known == w.server && !w.suspect():
-		return nil
+		s.noticed.Store(&now)
+		return time.Time{}, nil
 	}
-	_, err = s.ConfirmIdentity(ctx)
-	return err
+	detected, err := s.ConfirmIdentity(ctx)
+	if errors.Is(err, errNoIdentity) { // it may be read, and not written
+		s.blind.Store(false)
+		return now, nil
+	}
+	if detected != nil && s.restored != nil {
+		s.restored(*detected)
+	}
+	return time.Time{}, err
 }
 
-// findLost tells under which of the keys a payment was found in any list of Stripe's that is still kept.
-func findLost(ctx context.Context, db querier, keys []uuid.UUID) (found map[uuid.UUID]bool, err error) {
+// findLost tells under which of the claims' keys a payment was found, in any list of Stripe's that is kept.
+func findLost(ctx context.Context, db querier, claims []*claim) (found map[uuid.UUID]bool, err error) {
+	keys := make(uuids, len(claims))
+	for i, c := range claims {
+		keys[i] = c.Key
+	}
 	rows, err := db.Query(ctx, `SELECT DISTINCT key FROM reading_payment WHERE key = ANY ($1)`, keys)
 	if err != nil {
 		return nil, fmt.Errorf("find lost payments: %w", err)
@@ -145,4 +98,67 @@ func findLost(ctx context.Context, db querier, keys []uuid.UUID) (found map[uuid
 		return nil, fmt.Errorf("find lost payments: %w", err)
 	}
 	return found, nil
+}
+
+// heedSeen holds back a send that rests on there being no payment, in a database that has ever been restored, where one was seen under the charge's key after
+// all: in a list that was read for others, too long ago for [Allow] to ask for it, or at another account. One of here's is read again by its id and adopted. One
+// that cannot be, and a charge that was accepted for a payment which is nowhere to be found any more, are a person's.
+func heedSeen(ctx context.Context, tx pgx.Tx, b *Begun, h History, p Policy) error {
+	here, elsewhere, readings, err := findSeen(ctx, tx, b.Charge.IdempotencyKey, b.Here)
+	if err != nil {
+		return err
+	}
+	lost, err := acceptedAsLost(ctx, tx, b.Charge.ID)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(here) > 0:
+		b.Permit = Permit{Action: LookFirst, Open: b.Open, Restored: h.Restorations[len(h.Restorations)-1:], Final: true}
+		b.lookup = lookup{h, b.Permit, b.Clocks, b.Here, p}
+		b.Read = &Look{ID: cutShort(b.lookup).ID, Complete: true, Begun: b.Clocks.Database, Found: here, Seen: len(here), Readings: readings,
+			Restoration: b.NewestRestoration()}
+	case len(elsewhere) > 0 || lost:
+		b.Permit = Permit{Action: Park, Reason: paymentFound, Seen: elsewhere}
+	}
+	return nil
+}
+
+const findSeenSQL = `
+SELECT p.payment, r.stripe_account = $2 AND r.livemode = $3, r.id
+  FROM reading_payment p JOIN reading r ON r.id = p.reading_id
+ WHERE p.key = $1
+ ORDER BY p.payment, r.id`
+
+// findSeen returns the payments that were seen under a key at an account, in which readings, and those seen elsewhere, each once.
+func findSeen(ctx context.Context, db querier, key uuid.UUID, at Account) (here, elsewhere []string, readings []int64, err error) {
+	rows, err := db.Query(ctx, findSeenSQL, key, at.ID, at.Livemode)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find payments that were seen: %w", err)
+	}
+	var payment string
+	var ours bool
+	var reading int64
+	_, err = pgx.ForEachRow(rows, []any{&payment, &ours, &reading}, func() error {
+		if ours {
+			here, readings = append(here, payment), append(readings, reading)
+		} else {
+			elsewhere = append(elsewhere, payment)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find payments that were seen: %w", err)
+	}
+	slices.Sort(readings)
+	return slices.Compact(here), slices.Compact(elsewhere), slices.Compact(readings), nil
+}
+
+// acceptedAsLost tells whether the charge was accepted for a payment that a restored database had forgotten.
+func acceptedAsLost(ctx context.Context, db querier, id uuid.UUID) (lost bool, err error) {
+	err = db.QueryRow(ctx, `SELECT EXISTS (SELECT FROM charge_event WHERE charge_id = $1 AND data ? 'lost')`, id).Scan(&lost)
+	if err != nil {
+		return false, fmt.Errorf("read how charge %s was accepted: %w", id, err)
+	}
+	return lost, nil
 }

@@ -3,35 +3,123 @@ package charges
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/oncepay/oncepay/outbox"
 )
+
+// What a restored database has lost is read at Stripe without being asked for, twice for each restoration: at once, so that what can be known is, and
+// again when nothing of that time can linger at Stripe any more, which is good for ever. Charges that ask meanwhile share these readings. From then
+// on a key that is unknown here is known to be a new one, or to have been paid for.
+
+// BeginLost says what a worker has to read at Stripe of what restorations may have lost, as [Service.Begin] does for a charge: [LookFirst], or
+// [Nothing] as long as there is nothing to read. here must be fresh. Which readings tell of a restoration is written down with it.
+func (s *Service) BeginLost(ctx context.Context, here Here) (Begun, error) {
+	unread, now, err := s.Unread(ctx)
+	if err != nil {
+		return Begun{}, err
+	}
+	clocks := Clocks{Database: now, Stripe: here.Clock, Fresh: here.Fresh}
+	for _, r := range unread {
+		if now.Before(r.DetectedAt) {
+			continue // somebody has just found out, and a reading must begin after that
+		}
+		policy, late := s.policy, !now.Before(r.DetectedAt.Add(inDoubt))
+		policy.Window = 2 * restoredFor // any reading since will do, and
+		if late {
+			policy.Window = inDoubt // none that began too early
+		}
+		permit := Permit{Action: LookFirst, Restored: []Restoration{r}, Final: true}
+		begun := Begun{Permit: permit, Here: here.Account, Clocks: clocks, lookup: lookup{permit: permit, now: clocks, here: here.Account, policy: policy}}
+		served, err := servedFor(ctx, s.reads, begun.lookup)
+		switch {
+		case err != nil:
+			return Begun{}, err
+		case !complete(served):
+			return begun, nil
+		}
+		if err := s.lostRead(ctx, r, here.Account, served, late); err != nil {
+			return Begun{}, err
+		}
+	}
+	return Begun{Permit: Permit{Action: Nothing}}, nil
+}
+
+// Unread returns the restorations of whose lost time not everything was read yet, and the time by PostgreSQL's clock.
+func (s *Service) Unread(ctx context.Context) (unread []Restoration, now time.Time, err error) {
+	all, err := listRestorations(ctx, s.reads)
+	if err != nil || len(all) == 0 {
+		return nil, now, err
+	}
+	if err := s.reads.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return nil, now, fmt.Errorf("read the clock: %w", err)
+	}
+	return slices.DeleteFunc(all, func(r Restoration) bool { return !r.ReadAt.IsZero() || !r.matters(now) }), now, nil
+}
+
+// A reading that was made for something else is kept for as long as one for the restoration.
+const keepReadingsSQL = `
+UPDATE reading SET keep_until = greatest(keep_until, clock_timestamp() + $2::interval) WHERE id = ANY ($1) AND complete`
+
+// A database that was charging at another account, or in the other mode, when it was lost has not lost what this account's list tells.
+const lostReadSQL = `
+UPDATE restoration
+   SET readings = (SELECT array_agg(DISTINCT id ORDER BY id) FROM unnest(coalesce(readings, '{}') || $2::bigint[]) AS all_of (id)),
+       read_at = CASE WHEN $3 AND NOT EXISTS (
+           SELECT FROM (SELECT stripe_account, livemode FROM attempt ORDER BY id DESC LIMIT 1) AS newest WHERE (stripe_account, livemode) <> ($4, $5)
+       ) THEN clock_timestamp() END
+ WHERE id = $1 AND read_at IS NULL AND (NOT coalesce(readings, '{}') @> $2::bigint[] OR $3)`
+
+// lostRead writes down which complete readings tell what a restoration has lost; for good, if they began late enough.
+func (s *Service) lostRead(ctx context.Context, r Restoration, at Account, served []Reading, late bool) error {
+	ids := make([]int64, len(served))
+	for i, reading := range served {
+		ids[i] = reading.ID
+	}
+	if !late && !slices.ContainsFunc(ids, func(id int64) bool { return !slices.Contains(r.Readings, id) }) {
+		return nil
+	}
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	return outbox.InTx(ctx, s.pool, "restoration.read", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, keepReadingsSQL, ids, restoredFor+keepReading)
+		if err == nil && tag.RowsAffected() == int64(len(ids)) { // else one was just removed, and another is begun
+			_, err = tx.Exec(ctx, lostReadSQL, r.ID, ids, late, at.ID, at.Livemode)
+		}
+		if err != nil {
+			return fmt.Errorf("note that what restoration %d has lost was read: %w", r.ID, err)
+		}
+		return nil
+	})
+}
 
 // LostPayment is a payment at Stripe that names a key for which there is no charge here.
 type LostPayment struct {
-	Payment string    `json:"payment_intent"`
-	Key     uuid.UUID `json:"idempotency_key"`
-	ReadAt  time.Time `json:"read_at"` // when it was seen at Stripe; its state may be any, also one in which no money has moved
+	Payment  string    `json:"payment_intent"`
+	Key      uuid.UUID `json:"idempotency_key"`
+	Status   string    `json:"status"` // when it was read; empty: unknown
+	Amount   int64     `json:"amount"` // in the currency's minor unit; 0: unknown
+	Currency string    `json:"currency"`
+	ReadAt   time.Time `json:"read_at"`
 }
 
-// Payments of the time before and after the lost one have their charges.
-const lostPaymentsSQL = `
-SELECT payment, key, max(begun_at)
-  FROM (SELECT p.payment, p.key, r.begun_at
-          FROM restoration x
-          JOIN reading r ON r.complete AND r.begun_at >= x.detected_at AND r.from_at < x.detected_at AND r.to_at > x.lost_from
-          JOIN reading_payment p ON p.reading_id = r.id) AS found
- WHERE NOT EXISTS (SELECT FROM charge c WHERE c.idempotency_key = found.key)
- GROUP BY payment, key
- ORDER BY payment
- LIMIT $1`
+// What nobody can pay for any more is no loss.
+const lostPayments = `
+  FROM (SELECT DISTINCT ON (p.payment) p.payment, p.key, coalesce(p.status, '') AS status, coalesce(p.amount, 0) AS amount, coalesce(p.currency, '') AS currency, r.begun_at
+          FROM restoration x CROSS JOIN LATERAL unnest(x.readings) AS told (id)
+          JOIN reading r ON r.id = told.id
+          JOIN reading_payment p ON p.reading_id = r.id
+         ORDER BY p.payment, r.begun_at DESC) AS found
+ WHERE status <> 'canceled' AND NOT EXISTS (SELECT FROM charge c WHERE c.idempotency_key = found.key)`
 
-// LostPayments returns, as far as it was read, what was paid for in the time that a restored database has forgotten, and nobody has come back for yet. Another
+// LostPayments returns, as far as it was read, what was made in the time that a restored database has forgotten, and nobody has come back for yet. Another
 // deployment's payments at the same Stripe account are among them.
 func (s *Service) LostPayments(ctx context.Context, limit int) ([]LostPayment, error) {
-	rows, err := s.reads.Query(ctx, lostPaymentsSQL, limit)
+	rows, err := s.reads.Query(ctx, `SELECT payment, key, status, amount, currency, begun_at`+lostPayments+` ORDER BY payment LIMIT $1`, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list lost payments: %w", err)
 	}
@@ -40,4 +128,15 @@ func (s *Service) LostPayments(ctx context.Context, limit int) ([]LostPayment, e
 		return nil, fmt.Errorf("list lost payments: %w", err)
 	}
 	return lost, nil
+}
+
+// CountLost counts those of [Service.LostPayments] that have taken a buyer's money, or may have. What takes long to count is an [outbox.Figure].
+func (s *Service) CountLost(ctx context.Context) (int64, error) {
+	return s.lost.Of(ctx, func() (n int64, err error) {
+		err = s.reads.QueryRow(ctx, `SELECT count(*)`+lostPayments+` AND status IN ('succeeded', 'processing', 'requires_capture', '')`).Scan(&n)
+		if err != nil {
+			return 0, fmt.Errorf("count lost payments: %w", err)
+		}
+		return n, nil
+	})
 }

@@ -159,6 +159,7 @@ func TestLostIsReadForGood(t *testing.T) {
 	if !refused().IsZero() {
 		t.Error("there is a doubt where a worker has run")
 	}
+	f.noticed.Store(nil) // it looks several times a second
 	f.elsewhere(t, `system_identifier = 42, seen_at = seen_at - interval '1 hour'`)
 	if at := refused(); at.IsZero() || !at.Equal(f.restorations(t)[0].DetectedAt) {
 		t.Errorf("nobody but the one who is refused could notice: %v", at)
@@ -170,10 +171,7 @@ func TestLostIsReadForGood(t *testing.T) {
 	if !refused().Equal(r.DetectedAt) || !f.restorations(t)[0].ReadAt.IsZero() {
 		t.Error("an early reading was taken for the last word")
 	}
-	passed := inDoubt + time.Minute
-	f.exec(t, `UPDATE restoration SET detected_at = detected_at - $1::interval, lost_from = lost_from - $1::interval`, passed.String())
-	f.exec(t, `UPDATE reading SET begun_at = begun_at - $1::interval, stripe_begun_at = stripe_begun_at - $1::interval,
-		from_at = from_at - $1::interval, to_at = to_at - $1::interval`, passed.String())
+	f.passes(t, inDoubt+time.Minute)
 	f.readLost(t, nil)
 	if refused().IsZero() {
 		t.Error("what was read was not written down yet, and is relied on")
@@ -206,35 +204,8 @@ func TestI2NothingIsSentForALostCharge(t *testing.T) {
 	f.stock(t, "tee", 1)
 	f.exec(t, `DELETE FROM reading_payment`)
 	f.begin(t, a.ChargeID, Nothing)
-	if e := f.lastEvent(t, a.ChargeID); f.status(t, a.ChargeID) != Canceled || e.Data["reason"] != InsufficientInventory {
-		t.Errorf("%s: %v", f.status(t, a.ChargeID), e.Data)
+	if c, err := f.Get(t.Context(), "shop", a.ChargeID); err != nil || c.Status != NeedsReview || c.Review.Reason != paymentFound {
+		t.Errorf("%s, %+v, %v", c.Status, c.Review, err)
 	}
 	f.wantStock(t, "tee", 1, 0, 0)
-}
-
-// What was paid for at an account that is not ours any more is neither sent nor called canceled.
-func TestLostAtAnotherAccount(t *testing.T) {
-	t.Parallel()
-	past := time.Now().Add(-time.Minute)
-	for name, r := range map[string]Request{"sold out": selling(one("tee")), "late": request(func(r *Request) { r.SendBefore = &past })} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFixture(t, Options{})
-			f.restored(t, 0)
-			lost := uuid.New()
-			f.readLost(t, map[string]uuid.UUID{"pi_lost": lost})
-			a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: lost, Request: r})
-			if a.Err != nil {
-				t.Fatal(a.Err)
-			}
-			f.home = Account{ID: "acct_new"}
-			f.readLost(t, nil)
-			f.begin(t, a.ChargeID, Nothing)
-			c, err := f.Get(t.Context(), "shop", a.ChargeID)
-			if err != nil || c.Status != NeedsReview || c.Review.Reason != paymentFound {
-				t.Errorf("%s, %+v, %v", c.Status, c.Review, err)
-			}
-			f.lawful(t)
-		})
-	}
 }

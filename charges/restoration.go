@@ -1,6 +1,8 @@
 package charges
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -15,8 +17,19 @@ type Restoration struct {
 	LostFromStripe time.Time // the same by Stripe's clock; zero: unknown
 	Actor          string    // worker, or who declared it
 	Reason         string
+	Readings       []int64   // the complete ones that tell what it has lost
 	ReadAt         time.Time // when all that it may have lost had been read at Stripe, for good; zero: not yet
 	Suspected      bool      // nothing proves it: the server was started anew, and its files may have been replaced by an older copy before
+}
+
+// Report says aloud that it was noticed: an error, or a warning where it is only suspected.
+func (r Restoration) Report(log *slog.Logger) {
+	level, msg := slog.LevelError, "restoration.detected"
+	if r.Suspected {
+		level, msg = slog.LevelWarn, "restoration.suspected"
+	}
+	log.Log(context.Background(), level, msg, "restoration_id", r.ID, "reason", r.Reason, "lost_from", r.LostFrom, "lost_from_stripe", r.LostFromStripe,
+		"detected_at", r.DetectedAt)
 }
 
 // restoredFor is how long after a restoration "no attempt" is not trusted. A charge that was lost is unknown here until its caller comes back

@@ -23,12 +23,15 @@ type Service struct {
 	receipts ReceiptPolicy
 	watch    *watch
 	blind    atomic.Bool // the server does not tell which one it is
+	noticed  atomic.Pointer[time.Time]
+	restored func(Restoration)
 	inFlight inFlight
 	removal  removal
 	stuck    stuck
 
 	backlog        outbox.Figure[[]Backlog]
 	receiptBacklog outbox.Figure[map[ReceiptStatus]int64]
+	lost           outbox.Figure[int64]
 
 	// What shares its transactions.
 	tokens  *outbox.Together[*asked]
@@ -57,6 +60,9 @@ type Options struct {
 
 	// Waiting is how many may wait for a place in a shared transaction of one kind; more are refused with [outbox.ErrBusy]. 0: 4096.
 	Waiting int
+
+	// Restored is told of each restoration that [Service.Create] is the first to notice.
+	Restored func(Restoration)
 
 	// Observe is told of each transaction that may have been shared, by its name, with how many members it had.
 	Observe func(transaction string, members int, took time.Duration)
@@ -96,7 +102,7 @@ func New(pool *pgxpool.Pool, box *outbox.Outbox, o Options) *Service {
 	if o.Policy.Window == 0 {
 		o.Policy = DefaultPolicy
 	}
-	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults()}
+	s := &Service{pool: pool, reads: outbox.NewReads(pool), outbox: box, keyTTL: o.KeyTTL, policy: o.Policy, receipts: o.Receipts.withDefaults(), restored: o.Restored}
 	s.watch = newWatch(s.settled)
 	s.tokens = outbox.NewTogether(o.together("token.find"), s.findTokens)
 	s.creates = outbox.NewTogether(o.together("charge.accept"), s.accept)

@@ -106,6 +106,13 @@ func (s *Service) looked(ctx context.Context, tx pgx.Tx, c Charge, p Permit, at 
 	switch {
 	case !l.Complete:
 		return nil // what was read so far proves nothing
+	case len(ours) > 0 && len(p.Restored) > 0:
+		// What was done about the payment since, nobody will tell again.
+		if err := s.readRefunds(ctx, tx, c.ID); err != nil {
+			return err
+		}
+	}
+	switch {
 	case len(ours) > 1:
 		return s.adoptAll(ctx, tx, c, at, ours, data)
 	case len(ours) == 1:

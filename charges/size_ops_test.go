@@ -216,7 +216,7 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
-	{"restored", onePages, "DeclareRestored Restorations Blind Queued Unread BeginLost LostPayments", func(t *testing.T, s *sized) {
+	{"restored", onePages, "DeclareRestored Restorations Blind Queued Unread BeginLost LostPayments CountLost", func(t *testing.T, s *sized) {
 		must[Restoration](t)(s.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "a test"))
 		if unread, _, err := s.Unread(t.Context()); err != nil || len(unread) != 1 {
 			t.Fatal(unread, err)
@@ -228,6 +228,9 @@ var sizeOps = []sizeOp{
 		lost := uuid.New()
 		if err := s.SaveReading(t.Context(), &hold, []News{{Payment: Payment{ID: "pi_lost", Key: lost.String()}}}, true, nil); err != nil {
 			t.Fatal(err)
+		}
+		if begun := must[Begun](t)(s.BeginLost(t.Context(), s.here())); begun.Action != Nothing || must[int64](t)(s.CountLost(t.Context())) != 1 {
+			t.Errorf("%+v", begun.Permit)
 		}
 		if found := must[[]LostPayment](t)(s.LostPayments(t.Context(), 10)); len(found) != 1 {
 			t.Errorf("%+v", found)

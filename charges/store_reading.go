@@ -124,23 +124,26 @@ func saveReading(ctx context.Context, tx pgx.Tx, r Reading, holder uuid.UUID, wh
 }
 
 const insertReadPaymentsSQL = `
-INSERT INTO reading_payment (reading_id, payment, key)
-SELECT $1, payment, key FROM unnest($2::text[], $3::uuid[]) AS new (payment, key)
+INSERT INTO reading_payment (reading_id, payment, key, status, amount, currency)
+SELECT $1, payment, key, status, amount, currency
+  FROM unnest($2::text[], $3::uuid[], $4::text[], $5::bigint[], $6::text[]) AS new (payment, key, status, amount, currency)
     ON CONFLICT DO NOTHING`
 
 // insertReadPayments stores those of the payments that name a key such as ours.
 func insertReadPayments(ctx context.Context, tx pgx.Tx, reading int64, page []News) error {
-	var payments []string
+	var payments, statuses, currencies []string
+	var amounts []int64
 	var keys []uuid.UUID
 	for _, n := range page {
 		if key, err := uuid.Parse(n.Key); err == nil {
 			payments, keys = append(payments, n.ID), append(keys, key)
+			statuses, amounts, currencies = append(statuses, n.Status), append(amounts, n.Amount), append(currencies, n.Currency)
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, insertReadPaymentsSQL, reading, payments, keys); err != nil {
+	if _, err := tx.Exec(ctx, insertReadPaymentsSQL, reading, payments, keys, statuses, amounts, currencies); err != nil {
 		return fmt.Errorf("insert payments of reading %d: %w", reading, err)
 	}
 	return nil

@@ -79,7 +79,7 @@ func writeIdentity(ctx context.Context, tx pgx.Tx, i identity) error {
 
 const listRestorationsSQL = `
 SELECT id, detected_at, lost_from, coalesce(lost_from_stripe, '0001-01-01T00:00:00Z'), actor, reason, suspected,
-       coalesce(read_at, '0001-01-01T00:00:00Z')
+       readings, coalesce(read_at, '0001-01-01T00:00:00Z')
   FROM restoration ORDER BY id`
 
 // listRestorations returns all that there ever were, which is few.
@@ -96,7 +96,7 @@ func listRestorations(ctx context.Context, db querier) ([]Restoration, error) {
 }
 
 func scanRestoration(row pgx.CollectableRow) (r Restoration, err error) {
-	err = row.Scan(&r.ID, &r.DetectedAt, &r.LostFrom, &r.LostFromStripe, &r.Actor, &r.Reason, &r.Suspected, &r.ReadAt)
+	err = row.Scan(&r.ID, &r.DetectedAt, &r.LostFrom, &r.LostFromStripe, &r.Actor, &r.Reason, &r.Suspected, &r.Readings, &r.ReadAt)
 	for _, at := range []*time.Time{&r.LostFromStripe, &r.ReadAt} {
 		if at.Year() <= 1 {
 			*at = time.Time{}
@@ -118,7 +118,7 @@ SELECT detected_at, lost_from, (SELECT stripe_sent_at + (lost_from - sent_at) FR
        nullif($5::bigint, 0), nullif($6, ''), nullif($7::bigint, 0), nullif($8, ''), $9
   FROM lost
 RETURNING id, detected_at, lost_from, coalesce(lost_from_stripe, '0001-01-01T00:00:00Z'), actor, reason, suspected,
-       '0001-01-01T00:00:00Z'::timestamptz`
+       NULL::bigint[], '0001-01-01T00:00:00Z'::timestamptz`
 
 func insertRestoration(ctx context.Context, tx pgx.Tx, r Restoration, from, to identity) (Restoration, error) {
 	rows, err := tx.Query(ctx, insertRestorationSQL, orNull(r.DetectedAt), r.LostFrom, r.Actor, r.Reason, from.system, from.timeline, to.system, to.timeline, r.Suspected)

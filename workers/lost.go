@@ -18,8 +18,8 @@ type lostWorker struct {
 
 // Work reads as far as it comes within its bound. Nothing is asked of Stripe where there is nothing to read; what is left is the next run's, within
 // the minute, or that of a charge that needs the same.
-func (w *lostWorker) Work(ctx context.Context, job *river.Job[outbox.ReadLost]) error {
-	ctx = onLane(ctx, job.Queue)
+func (w *lostWorker) Work(ctx context.Context, _ *river.Job[outbox.ReadLost]) error {
+	ctx = onLane(ctx, outbox.QueueBacklog) // a long list must not take the calls of new charges
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound)
 	defer cancel()
 	for range steps {
@@ -37,11 +37,15 @@ func (w *lostWorker) Work(ctx context.Context, job *river.Job[outbox.ReadLost]) 
 		if err != nil || begun.Action != charges.LookFirst {
 			return err
 		}
-		l, _, whole, err := w.sender.readTogether(ctx, call, begun)
-		if err != nil {
+		l, wait, whole, err := w.sender.readTogether(ctx, call, begun)
+		switch {
+		case err != nil:
 			return err
-		}
-		if !whole && call.Err() == nil {
+		case wait > 0: // somebody else is reading
+			return river.JobSnooze(wait)
+		case !whole && call.Err() != nil: // it is long, and getting on
+			return river.JobSnooze(time.Second)
+		case !whole:
 			w.sender.log.Warn("lost.read", "restoration", begun.NewestRestoration(), "seen", l.Seen, "error", l.Error)
 			w.sender.probe.Doubt()
 			return river.JobSnooze(jitter(downWait))

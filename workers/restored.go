@@ -14,7 +14,7 @@ import (
 var (
 	restoredDesc = prometheus.NewDesc("oncepay_restorations_total", "Restores and failovers of the database, detected or declared.", nil, nil)
 	lostDesc     = prometheus.NewDesc("oncepay_lost_payments",
-		"Payments found at Stripe in what a restore has lost, for whose keys nobody has come back, up to 1000; oncepay reconcile --lost lists them.", nil, nil)
+		"Payments found at Stripe in what a restore has lost that have taken money, or may have, and for whose keys nobody has come back; oncepay reconcile --lost lists them.", nil, nil)
 	blindDesc = prometheus.NewDesc("oncepay_restoration_detection_up",
 		"1: restores and failovers of the database are detected; 0: its server does not tell which one it is.", nil, nil)
 )
@@ -55,15 +55,9 @@ func keepConfirming(ctx context.Context, service *charges.Service, log *slog.Log
 }
 
 func reportRestored(log *slog.Logger, r *charges.Restoration) {
-	if r == nil {
-		return
+	if r != nil {
+		r.Report(log)
 	}
-	level, msg := slog.LevelError, "restoration.detected"
-	if r.Suspected {
-		level, msg = slog.LevelWarn, "restoration.suspected"
-	}
-	log.Log(context.Background(), level, msg, "restoration_id", r.ID, "reason", r.Reason, "lost_from", r.LostFrom, "lost_from_stripe", r.LostFromStripe,
-		"detected_at", r.DetectedAt)
 }
 
 // restorationCollector asks the database at each scrape, as backlogCollector does.
@@ -91,12 +85,12 @@ func (c restorationCollector) Collect(ch chan<- prometheus.Metric) {
 		c.log.Warn("metrics.restorations", "error", err)
 		return
 	}
-	lost, err := c.charges.LostPayments(ctx, 1000)
+	proven := slices.DeleteFunc(restorations, func(r charges.Restoration) bool { return r.Suspected })
+	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(proven)))
+	lost, err := c.charges.CountLost(ctx)
 	if err != nil {
 		c.log.Warn("metrics.restorations", "error", err)
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.GaugeValue, float64(len(lost)))
-	proven := slices.DeleteFunc(restorations, func(r charges.Restoration) bool { return r.Suspected })
-	ch <- prometheus.MustNewConstMetric(restoredDesc, prometheus.CounterValue, float64(len(proven)))
+	ch <- prometheus.MustNewConstMetric(lostDesc, prometheus.GaugeValue, float64(lost))
 }

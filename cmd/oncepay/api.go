@@ -68,7 +68,8 @@ func (c *apiCommand) Run(ctx context.Context, log *slog.Logger) error {
 func (c *apiCommand) serve(ctx context.Context, listener net.Listener, log *slog.Logger) error {
 	defer listener.Close()
 	registry := newRegistry()
-	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared, Observe: observeShared(registry)})
+	b, err := c.open(ctx, "api", charges.Options{KeyTTL: c.KeyTTL, Apart: !c.Shared, Observe: observeShared(registry),
+		Restored: func(r charges.Restoration) { r.Report(log) }})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 type reconcileCommand struct {
 	database `embed:""`
 	Restored bool      `help:"The database was restored in a way that its server does not tell: from a snapshot of its disk, or from a dump that was read back into the same server. What may have been lost is looked for at Stripe before anything is sent. Say it before workers start on the restored data."`
-	Lost     bool      `help:"List the payments that were found at Stripe in what a restore has lost, and for whose keys nobody has come back: have their callers send them again, or refund them at Stripe. Another deployment's at the same account are among them."`
+	Lost     bool      `help:"List the payments that were found at Stripe in what a restore has lost, and for whose keys nobody has come back: have their callers send them again, and refund only what will never be sent. Another deployment's at the same account are among them."`
 	Limit    int       `default:"100" help:"With --lost: at most so many."`
 	JSON     bool      `name:"json" help:"With --lost: as JSON, for programs."`
 	Since    time.Time `placeholder:"TIME" help:"What was written after it may be lost (RFC 3339): when the backup was made. Default: when a worker last ran on the data; right if none has run since the restore."`
@@ -61,7 +61,7 @@ func (c *reconcileCommand) Run(ctx context.Context) error {
 	}
 	fmt.Printf("Restoration %d is on record. What was sent from %s to %s is looked for at Stripe before a charge is sent that has no attempt.\n",
 		r.ID, r.LostFrom.UTC().Format(time.RFC3339), r.DetectedAt.UTC().Format(time.RFC3339))
-	fmt.Println("oncepay reconcile --lost lists what was paid for and lost, as workers read it; until it is empty, buyers have paid for what nobody knows.")
+	fmt.Println("oncepay reconcile --lost lists what was paid for and lost, as workers read it: what succeeded there is a buyer who has paid for what nobody knows.")
 	if c.Since.IsZero() {
 		fmt.Println("If a worker has run since the restore, or the backup is older than that, say so again with --since.")
 	}
@@ -87,9 +87,9 @@ func (c *reconcileCommand) list(ctx context.Context, b *backend) error {
 		fmt.Println("Nothing that is known of.")
 	} else {
 		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "PAYMENT\tKEY\tREAD AT")
+		fmt.Fprintln(w, "PAYMENT\tKEY\tSTATUS\tAMOUNT\tCURRENCY\tREAD AT")
 		for _, p := range lost {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", p.Payment, p.Key, stamp(p.ReadAt))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", p.Payment, p.Key, p.Status, p.Amount, p.Currency, stamp(p.ReadAt))
 		}
 		if err := w.Flush(); err != nil {
 			return err
