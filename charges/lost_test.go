@@ -65,7 +65,9 @@ func TestI2LostChargesComeBack(t *testing.T) {
 		"sold out, and still":      {selling(one("tee")), 0, NeedsReview, StockReturned},
 		"sold out, and stocked":    {selling(one("tee")), 1, Succeeded, StockTaken},
 		"late":                     {late, 0, Succeeded, ""},
-		"sold out, late, no items": {selling(one("mug")), 0, NeedsReview, StockReturned}, // never stocked here: that is lost as well
+		"sold out and late":        {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 0, NeedsReview, StockReturned},
+		"late, and stocked":        {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 1, Succeeded, StockTaken},
+		"never stocked here":       {selling(one("mug")), 0, NeedsReview, StockReturned}, // that is lost as well
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,6 +190,29 @@ func TestLostIsReadForGood(t *testing.T) {
 		t.Error("there is a doubt a month later")
 	}
 	f.beginLost(t, Nothing)
+}
+
+// Who may see that the database is another one, and may not write that down, refuses nobody without a doubt.
+func TestRestoreThatCannotBeWrittenDown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	if _, err := f.ConfirmIdentity(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.elsewhere(t, `system_identifier = 42, seen_at = seen_at - interval '1 hour'`)
+	f.exec(t, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'permission denied' USING ERRCODE = '42501'; END $$`)
+	f.exec(t, `CREATE TRIGGER refuse BEFORE INSERT ON restoration FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	for range 2 {
+		a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))})
+		if doubtOf(t, a).IsZero() {
+			t.Error("there is no doubt")
+		}
+	}
+	f.exec(t, `DROP TRIGGER refuse ON restoration`)
+	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))})
+	if all := f.restorations(t); len(all) != 1 || !doubtOf(t, a).Equal(all[0].DetectedAt) {
+		t.Errorf("%+v, %v", all, doubtOf(t, a))
+	}
 }
 
 // I2: what was accepted for a lost payment is never sent, not even where the payment cannot be found again.
