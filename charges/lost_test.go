@@ -62,12 +62,12 @@ func TestI2LostChargesComeBack(t *testing.T) {
 		want    Status
 		stock   Stock
 	}{
-		"sold out, and still":      {selling(one("tee")), 0, NeedsReview, StockReturned},
-		"sold out, and stocked":    {selling(one("tee")), 1, Succeeded, StockTaken},
-		"late":                     {late, 0, Succeeded, ""},
-		"sold out and late":        {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 0, NeedsReview, StockReturned},
-		"late, and stocked":        {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 1, Succeeded, StockTaken},
-		"never stocked here":       {selling(one("mug")), 0, NeedsReview, StockReturned}, // that is lost as well
+		"sold out, and still":   {selling(one("tee")), 0, NeedsReview, StockReturned},
+		"sold out, and stocked": {selling(one("tee")), 1, Succeeded, StockTaken},
+		"late":                  {late, 0, Succeeded, ""},
+		"sold out and late":     {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 0, NeedsReview, StockReturned},
+		"late, and stocked":     {request(func(r *Request) { *r = late; r.Items = []Item{one("tee")} }), 1, Succeeded, StockTaken},
+		"never stocked here":    {selling(one("mug")), 0, NeedsReview, StockReturned}, // that is lost as well
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
