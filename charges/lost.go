@@ -120,8 +120,40 @@ func heedSeen(ctx context.Context, tx pgx.Tx, b *Begun, h History, p Policy) err
 			Restoration: b.NewestRestoration()}
 	case len(elsewhere) > 0 || lost:
 		b.Permit = Permit{Action: Park, Reason: paymentFound, Seen: elsewhere}
+	default:
+		return waitForAccount(ctx, tx, b, h.Restorations)
 	}
 	return nil
+}
+
+// waitForAccount holds back what would be sent where the database was charging at another account, or in the other mode, when some of it was lost, until that
+// account's list was read: this one's cannot tell.
+func waitForAccount(ctx context.Context, tx pgx.Tx, b *Begun, restorations []Restoration) error {
+	for _, r := range restorations {
+		if !r.ReadAt.IsZero() || r.Suspected || !r.matters(b.Clocks.Database) { // whoever begins to charge in live mode has restarted everything
+			continue
+		}
+		other, err := chargedElsewhere(ctx, tx, r, b.Here)
+		if err != nil {
+			return err
+		}
+		if other {
+			b.Permit = Permit{Action: Misconfigured, Reason: "before the restore of " + r.DetectedAt.UTC().Format(time.RFC3339) +
+				" charges were sent to another Stripe account or mode: run a worker with its key until oncepay reconcile --lost says that all was read, or give that up with oncepay reconcile --give-up"}
+			return nil
+		}
+	}
+	return nil
+}
+
+// chargedElsewhere tells whether the newest attempt that is left from before the restore was at another account.
+func chargedElsewhere(ctx context.Context, db querier, r Restoration, here Account) (other bool, err error) {
+	const newest = `SELECT (stripe_account, livemode) <> ($2, $3) FROM attempt WHERE id < $1 ORDER BY id DESC LIMIT 1`
+	err = db.QueryRow(ctx, newest, firstID(r.DetectedAt), here.ID, here.Livemode).Scan(&other)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return false, fmt.Errorf("read where charges were sent before restoration %d: %w", r.ID, err)
+	}
+	return other, nil
 }
 
 const findSeenSQL = `

@@ -65,13 +65,10 @@ func (s *Service) Unread(ctx context.Context) (unread []Restoration, now time.Ti
 const keepReadingsSQL = `
 UPDATE reading SET keep_until = greatest(keep_until, clock_timestamp() + $2::interval) WHERE id = ANY ($1) AND complete`
 
-// A database that was charging at another account, or in the other mode, when it was lost has not lost what this account's list tells.
 const lostReadSQL = `
 UPDATE restoration
    SET readings = (SELECT array_agg(DISTINCT id ORDER BY id) FROM unnest(coalesce(readings, '{}') || $2::bigint[]) AS all_of (id)),
-       read_at = CASE WHEN $3 AND NOT EXISTS (
-           SELECT FROM (SELECT stripe_account, livemode FROM attempt ORDER BY id DESC LIMIT 1) AS newest WHERE (stripe_account, livemode) <> ($4, $5)
-       ) THEN clock_timestamp() END
+       read_at = CASE WHEN $3 THEN clock_timestamp() END
  WHERE id = $1 AND read_at IS NULL AND (NOT coalesce(readings, '{}') @> $2::bigint[] OR $3)`
 
 // lostRead writes down which complete readings tell what a restoration has lost; for good, if they began late enough.
@@ -86,15 +83,36 @@ func (s *Service) lostRead(ctx context.Context, r Restoration, at Account, serve
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
 	return outbox.InTx(ctx, s.pool, "restoration.read", func(tx pgx.Tx) error {
+		other, err := chargedElsewhere(ctx, tx, r, at) // then this account's list is not the last word
+		if err != nil {
+			return err
+		}
 		tag, err := tx.Exec(ctx, keepReadingsSQL, ids, restoredFor+keepReading)
 		if err == nil && tag.RowsAffected() == int64(len(ids)) { // else one was just removed, and another is begun
-			_, err = tx.Exec(ctx, lostReadSQL, r.ID, ids, late, at.ID, at.Livemode)
+			_, err = tx.Exec(ctx, lostReadSQL, r.ID, ids, late && !other)
 		}
 		if err != nil {
 			return fmt.Errorf("note that what restoration %d has lost was read: %w", r.ID, err)
 		}
 		return nil
 	})
+}
+
+// GiveUpLost says that what was not read of what restorations have lost never will be, as where nobody has the key of an account any more: from then on nothing
+// is held back for it, and no refusal raises a doubt. It returns how many restorations that was about. who and because are for the record.
+func (s *Service) GiveUpLost(ctx context.Context, who, because string) (n int64, err error) {
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	err = outbox.InTx(ctx, s.pool, "restoration.give_up", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE restoration SET read_at = clock_timestamp(), reason = reason || $1 WHERE read_at IS NULL`,
+			fmt.Sprintf("; what it has lost was given up by %s: %s", who, cleanText(because)))
+		if err != nil {
+			return fmt.Errorf("give up what was lost: %w", err)
+		}
+		n = tag.RowsAffected()
+		return nil
+	})
+	return n, err
 }
 
 // LostPayment is a payment at Stripe that names a key for which there is no charge here.

@@ -1,6 +1,7 @@
 package charges
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,10 @@ func TestI2WhatWasSeenIsNeverSent(t *testing.T) {
 			moved(t, f)
 			f.begin(t, id, Nothing)
 			f.stock(t, "tee", 2)
-			f.rule(t, id, Ruling{As: Processing, Because: "let it be found out", Actor: "operator:ada"})
+			if _, err := f.tryRule(t, id, Ruling{As: Processing}); err == nil || !strings.Contains(err.Error(), "pi_lost") {
+				t.Errorf("a person may have it sent again: %v", err)
+			}
+			f.exec(t, `UPDATE charge SET status = 'pending', review_reason = NULL WHERE id = $1`, id) // as an older release's would
 		}, false},
 		"seen in a list that was given up": {sold, func(t *testing.T, f *fixture, lost uuid.UUID) {
 			f.readLost(t, nil)
@@ -193,6 +197,7 @@ func TestAnotherModesListIsNotTheLastWord(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.home = Account{ID: "acct_home", Livemode: true}
 	f.begin(t, f.create(t, request()), Send)
+	f.exec(t, `UPDATE attempt SET id = $1`, firstID(time.Now().Add(-time.Hour))) // which is its time
 	f.restored(t, inDoubt+time.Minute)
 	f.home.Livemode = false
 	f.readLost(t, nil)
@@ -200,12 +205,40 @@ func TestAnotherModesListIsNotTheLastWord(t *testing.T) {
 	if !f.restorations(t)[0].ReadAt.IsZero() {
 		t.Error("read for good in test mode")
 	}
+	held := f.create(t, request())
+	if b := f.begin(t, held, Misconfigured); !strings.Contains(b.Reason, "another Stripe account or mode") { // after a look at its own list
+		t.Error(b.Reason)
+	}
 	f.home.Livemode = true
 	f.readLost(t, nil)
 	f.beginLost(t, Nothing)
 	if f.restorations(t)[0].ReadAt.IsZero() {
 		t.Error("not read for good in live mode")
 	}
+	f.home.Livemode = false
+	f.begin(t, held, Send)
+}
+
+// What nobody can read any more is given up by a person, and holds back nothing from then on.
+func TestLostIsGivenUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.begin(t, f.create(t, request()), Send)
+	f.restored(t, 0)
+	f.home = Account{ID: "acct_new"}
+	f.readLost(t, nil)
+	held := f.create(t, request())
+	f.begin(t, held, Misconfigured)
+	for want := range []int64{1, 0} {
+		if n, err := f.GiveUpLost(t.Context(), "operator:ada", "the account is closed"); err != nil || n != int64(1-want) {
+			t.Errorf("%d, %v", n, err)
+		}
+	}
+	if r := f.restorations(t)[0]; r.Reason != "snapshot; what it has lost was given up by operator:ada: the account is closed" {
+		t.Error(r.Reason)
+	}
+	f.begin(t, held, Send)
+	f.beginLost(t, Nothing)
 }
 
 // The list has what took money or still may, however far PostgreSQL's clock is from Stripe's; what counts as an alarm has taken it, or holds it.

@@ -173,7 +173,7 @@ func (r Ruling) checkOver(d dossier) error {
 			a.Number, inDoubt)
 	}
 	if d.lost() {
-		return r.unless("the database was restored, and what it may have lost of this charge was not looked for: let that be done (--as resend), or look at Stripe yourself")
+		return r.unless("the database was restored, and it is not known yet what it has lost of this charge: workers read that within a quarter of an hour; else let it be found out (--as resend), or look at Stripe yourself")
 	}
 	return nil
 }
@@ -189,10 +189,14 @@ func unlooked(attempts []Attempt, looks []Look) (Attempt, bool) {
 	return Attempt{}, false
 }
 
-// lost tells whether a restore may have lost a payment of this charge: none is on record, and nobody has looked since.
+// lost tells whether a restore may have lost a payment of this charge: none is on record, and nobody has looked late enough to find it for sure, at this
+// charge's own or at all that was lost. A worker that looks early may send under the key, which Stripe remembers; a person's word ends the charge.
 func (d dossier) lost() bool {
-	h := History{Accepted: d.charge.CreatedAt, Attempts: d.attempts, Looks: d.looks, Restorations: d.restored}
-	return len(d.payments) == 0 && unlessRestored(Permit{Action: Send}, h, Clocks{Database: d.now, Stripe: d.now, Fresh: true}, d.policy).Action != Send
+	unread := slices.DeleteFunc(slices.Clone(d.restored), func(r Restoration) bool { return !r.ReadAt.IsZero() })
+	h := History{Accepted: d.charge.CreatedAt, Attempts: d.attempts, Looks: d.looks, Restorations: unread}
+	p := d.policy
+	p.Window = inDoubt
+	return len(d.payments) == 0 && unlessRestored(Permit{Action: Send}, h, Clocks{Database: d.now, Stripe: d.now, Fresh: true}, p).Action != Send
 }
 
 // checkResend is no second judge of what may be sent: it only refuses what [Allow] would not send either.

@@ -66,7 +66,11 @@ func (s *Service) dossier(ctx context.Context, tx pgx.Tx, id uuid.UUID) (d dossi
 		return d, err
 	}
 	d.attempts, d.looks = h.Attempts, h.Looks
-	d.restored, _, err = s.recall(ctx, tx, d.now)
+	if d.restored, _, err = s.recall(ctx, tx, d.now); err != nil || len(d.restored) == 0 {
+		return d, err
+	}
+	here, elsewhere, _, err := findSeen(ctx, tx, d.charge.IdempotencyKey, Account{})
+	d.looks = append(d.looks, Look{Found: append(here, elsewhere...)}) // wherever it was seen
 	return d, err
 }
 

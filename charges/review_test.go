@@ -33,6 +33,11 @@ func TestRulings(t *testing.T) {
 	restored := []Restoration{{ID: 1, DetectedAt: now.Add(-2 * time.Hour), LostFrom: now.Add(-3 * time.Hour)}}
 	lookedFor := looked(time.Hour)
 	lookedFor.Restoration = 1
+	early := looked(2*time.Hour - time.Minute)
+	early.Restoration = 1
+	read := []Restoration{restored[0]}
+	read[0].ReadAt = now.Add(-time.Hour)
+	seen := Look{Found: []string{"pi_7"}} // under the key, in a list that was read for others
 	cutShort := looked(time.Hour)
 	cutShort.Complete = false
 	stored := []Attempt{tried(StoredFailure, "", 2*time.Hour)}
@@ -89,6 +94,9 @@ func TestRulings(t *testing.T) {
 		{name: "failed, after a restore", as: Failed, attempts: stored, looks: storedLooks, restored: restored, why: "the database was restored", forced: force},
 		{name: "failed, and nothing was sent before the restore", as: Failed, restored: restored, why: "the database was restored", forced: force},
 		{name: "failed, looked for after a restore", as: Failed, attempts: stored, looks: append([]Look{lookedFor}, storedLooks...), restored: restored},
+		{name: "failed, looked for too early after a restore", as: Failed, attempts: stored, looks: append([]Look{early}, storedLooks...), restored: restored, why: "the database was restored", forced: force},
+		{name: "failed, when all that a restore has lost was read", as: Failed, attempts: stored, looks: storedLooks, restored: read},
+		{name: "failed, and one was seen", as: Failed, attempts: stored, looks: append([]Look{seen}, storedLooks...), restored: read, why: "a payment with the charge's key, pi_7", forced: force},
 		{name: "failed, and canceled there, after a restore", as: Failed, own: own("pi_1"), payments: []paymentState{pi("pi_1", "canceled")}, restored: restored},
 		{name: "failed, in a call", as: Failed, attempts: []Attempt{tried(Unseen, "", 10*time.Second)}, why: "still be going on"},
 		{name: "canceled, in a call", as: Canceled, attempts: []Attempt{tried(Unseen, "", 10*time.Second)}, why: "still be going on"},

@@ -216,7 +216,7 @@ var sizeOps = []sizeOp{
 			t.Fatal(err)
 		}
 	}},
-	{"restored", onePages, "DeclareRestored Restorations Blind Queued Unread BeginLost LostPayments CountLost", func(t *testing.T, s *sized) {
+	{"restored", onePages, "DeclareRestored Restorations Blind Queued Unread BeginLost LostPayments CountLost GiveUpLost", func(t *testing.T, s *sized) {
 		must[Restoration](t)(s.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:ada", "a test"))
 		if unread, _, err := s.Unread(t.Context()); err != nil || len(unread) != 1 {
 			t.Fatal(unread, err)
@@ -231,6 +231,9 @@ var sizeOps = []sizeOp{
 		}
 		if begun := must[Begun](t)(s.BeginLost(t.Context(), s.here())); begun.Action != Nothing || must[int64](t)(s.CountLost(t.Context())) != 1 {
 			t.Errorf("%+v", begun.Permit)
+		}
+		if must[int64](t)(s.GiveUpLost(t.Context(), "operator:ada", "a test")) != 1 {
+			t.Error("there is nothing to give up")
 		}
 		if found := must[[]LostPayment](t)(s.LostPayments(t.Context(), 10)); len(found) != 1 {
 			t.Errorf("%+v", found)

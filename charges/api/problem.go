@@ -85,7 +85,7 @@ func (p problem) restored(at time.Time) problem {
 		return p
 	}
 	p.RestoredAt = &at
-	p.Detail += " But the database was restored, and what it has forgotten is still being read at Stripe: unless the key is new, send the same again after some minutes, before the buyer pays another way."
+	p.Detail += " But the database was restored, or may have been, and what it would have forgotten is still being read at Stripe: unless the key is new, send the same again after some minutes, before the buyer pays another way."
 	return p
 }
 

@@ -44,7 +44,7 @@ var stripeSecretShape = regexp.MustCompile(`^whsec_[A-Za-z0-9+/=_-]{8,}$`)
 // CheckStripeWebhookSecret says what is wrong with a secret, without repeating it.
 func CheckStripeWebhookSecret(secret string) error {
 	if !stripeSecretShape.MatchString(secret) {
-		return errors.New("a webhook secret must begin with whsec_, as Stripe shows it for the endpoint")
+		return errors.New("a webhook secret must be whsec_ and at least 8 letters or digits, as Stripe shows it for the endpoint")
 	}
 	return nil
 }

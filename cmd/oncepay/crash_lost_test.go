@@ -12,6 +12,7 @@ func init() {
 	accepted := func(side string) crashPoint { return crashPoint{"charge.accept " + side, 2} } // the first finds that nothing is left, and writes nothing
 	crashStories = append(crashStories,
 		crashStory{"what a restore has lost is read", both("restoration.read"), tellLostRead, nil},
+		crashStory{"what a restore has lost is given up", both("restoration.give_up"), tellGivenUp, nil},
 		crashStory{"a lost charge comes back, and is sold out", []crashPoint{accepted("before"), accepted("after")}, tellForgotten, []string{"charge.accept after"}},
 	)
 }
@@ -71,6 +72,21 @@ func tellLostRead(c *crash) {
 		return errWaits
 	})
 	c.wantStock(c.server, "cup", 0, 0, 2)
+}
+
+// tellGivenUp kills the operator's command that gives up what nobody can read any more.
+func tellGivenUp(c *crash) {
+	c.server = c.api()
+	c.buy("pm_card_visa", client.StatusSucceeded)
+	c.mustPost()
+	c.oncepay("reconcile", "--restored", "--because=a test", "--since=2026-01-01T00:00:00Z").must(c.t)
+	giveUp := []string{"reconcile", "--give-up", "--because=the account is closed"}
+	c.crashCommand(giveUp...)
+	c.oncepay(giveUp...).must(c.t)
+	if n := c.count(`SELECT count(*) FROM restoration WHERE read_at IS NULL`); n != 0 {
+		c.t.Errorf("%d are not given up", n)
+	}
+	c.finish()
 }
 
 // tellForgotten kills the API that takes back a charge which was paid, lost, and sold out meanwhile.

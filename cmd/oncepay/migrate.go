@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/oncepay/oncepay/charges"
 	"github.com/oncepay/oncepay/migrations"
 	"github.com/oncepay/oncepay/outbox"
 )
@@ -22,6 +23,9 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := c.noteIdentity(ctx, log); err != nil {
+		return fmt.Errorf("the schema is up to date, but not where the data is: %w", err)
+	}
 	if len(applied) == 0 {
 		fmt.Fprintln(os.Stdout, "the schema is up to date")
 		return nil
@@ -30,6 +34,24 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 		fmt.Fprintln(os.Stdout, "applied", name)
 	}
 	return nil
+}
+
+// noteIdentity notes where the data is, as workers do every second: a backup that was made before the first of them ran could else be restored unnoticed.
+func (c *migrateCommand) noteIdentity(ctx context.Context, log *slog.Logger) error {
+	b, err := c.open(ctx, "migrate", charges.Options{})
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	detected, err := b.charges.ConfirmIdentity(ctx)
+	if err != nil && b.charges.Blind() {
+		log.Warn("restoration.undetectable", "error", err)
+		return nil
+	}
+	if detected != nil {
+		detected.Report(log)
+	}
+	return err
 }
 
 // up migrates as soon as the database can be asked, and gives up when the time is over.

@@ -122,6 +122,24 @@ func TestMigrateWaitsForTheDatabase(t *testing.T) {
 	expect(t, "migrate", migrate.stdout.String(), `(?m)^applied 0001_charge$`)
 }
 
+// A backup that was made before any worker ran tells where it was made all the same.
+func TestMigrateNotesWhereTheDataIs(t *testing.T) {
+	t.Parallel()
+	d := &deployment{t: t, token: "not_made_yet", url: pgtest.Empty(t)}
+	d.oncepay("migrate").must(t)
+	pool := openPool(t, d.url)
+	var restored int
+	if err := pool.QueryRow(t.Context(), `UPDATE database_identity SET database_oid = 1, seen_at = seen_at - interval '1 hour' RETURNING 0`).Scan(&restored); err != nil {
+		t.Fatal(err) // there is no note
+	}
+	if again := d.oncepay("migrate").run(t); again.code != 0 || !strings.Contains(again.stderr, "restoration.detected") {
+		t.Errorf("on restored data: %+v", again)
+	}
+	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM restoration`).Scan(&restored); err != nil || restored != 1 {
+		t.Errorf("%d restorations, %v", restored, err)
+	}
+}
+
 func TestI8DatabaseAway(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)

@@ -16,6 +16,7 @@ type reconcileCommand struct {
 	database `embed:""`
 	Restored bool      `help:"The database was restored in a way that its server does not tell: from a snapshot of its disk, or from a dump that was read back into the same server. What may have been lost is looked for at Stripe before anything is sent. Say it before workers start on the restored data."`
 	Lost     bool      `help:"List the payments that were found at Stripe in what a restore has lost, and for whose keys nobody has come back: have their callers send them again, and refund only what will never be sent. Another deployment's at the same account are among them."`
+	GiveUp   bool      `help:"What was not read yet of what restores have lost never will be, as where nobody has the key of that Stripe account any more: hold nothing back for it. Buyers whose payments were lost there may be charged again."`
 	Limit    int       `default:"100" help:"With --lost: at most so many."`
 	JSON     bool      `name:"json" help:"With --lost: as JSON, for programs."`
 	Since    time.Time `placeholder:"TIME" help:"What was written after it may be lost (RFC 3339): when the backup was made. Default: when a worker last ran on the data; right if none has run since the restore."`
@@ -26,9 +27,9 @@ type reconcileCommand struct {
 // Validate refuses what cannot work.
 func (c *reconcileCommand) Validate() error {
 	switch {
-	case c.Restored && c.Lost:
-		return errors.New("--restored and --lost cannot be had at once: what was lost is read after the restore was declared")
-	case !c.Restored && !c.Lost:
+	case c.Restored && c.Lost || c.Restored && c.GiveUp || c.Lost && c.GiveUp:
+		return errors.New("--restored, --lost and --give-up cannot be had at once")
+	case !c.Restored && !c.Lost && !c.GiveUp:
 		return errors.New("--restored or --lost is missing: to declare a restored database and to list what it has lost is all that reconcile can do yet")
 	case c.Limit < 1 || c.Limit > maxLost:
 		return fmt.Errorf("--limit must be from 1 to %d", maxLost)
@@ -51,6 +52,13 @@ func (c *reconcileCommand) Run(ctx context.Context) error {
 	defer b.close()
 	if c.Lost {
 		return c.list(ctx, b)
+	}
+	if c.GiveUp {
+		n, err := b.charges.GiveUpLost(ctx, c.who(), c.Because)
+		if err == nil {
+			fmt.Printf("What %d restores have lost and nobody has read is given up.\n", n)
+		}
+		return err
 	}
 	r, err := b.charges.DeclareRestored(ctx, c.Since, c.who(), c.Because)
 	if errors.Is(err, charges.ErrSinceUnknown) {

@@ -101,6 +101,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 		{"sandbox --listen=127.0.0.1:0 --journal=/nowhere/at/all/journal", "", []string{"--journal", "/nowhere/at/all"}},
 		{"reconcile", "", []string{"--restored or --lost is missing"}},
 		{"reconcile --restored --lost", "", []string{"cannot be had at once"}},
+		{"reconcile --lost --give-up", "", []string{"cannot be had at once"}},
 		{"reconcile --lost --limit=0", "", []string{"--limit", "from 1"}},
 		{"reconcile --restored --because=x --since=2999-01-01T00:00:00Z", "", []string{"--since has not come yet"}},
 		{"outbox replay --charge=1", "", []string{"--charge"}},
