@@ -158,11 +158,9 @@ type ReadLost struct {
 // Kind names the job in River's table.
 func (ReadLost) Kind() string { return "lost_read" }
 
-// InsertOpts puts the job on [QueueCharges], which waits while Stripe is away: behind a backlog, callers would be left in doubt for as long as that takes. It
-// is periodic: a run that fails is followed by the next one.
-func (ReadLost) InsertOpts() river.InsertOpts {
-	return river.InsertOpts{Queue: QueueCharges, MaxAttempts: 3, UniqueOpts: upkeep.UniqueOpts}
-}
+// InsertOpts puts the job on [QueueUpkeep]: behind a backlog, callers would be left in doubt for as long as that takes. It is periodic: a run that fails is
+// followed by the next one.
+func (ReadLost) InsertOpts() river.InsertOpts { return upkeep }
 
 // ClearBacklog moves charges that have waited long out of the way of new ones.
 type ClearBacklog struct {

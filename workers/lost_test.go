@@ -53,6 +53,7 @@ func TestI2PaidLostAndSoldOut(t *testing.T) {
 	if a := buy(lost); !errors.As(a.Err, &short) || short.Restored.IsZero() {
 		t.Fatalf("what was lost is not known yet: %+v", a)
 	}
+	r.exec(`DELETE FROM river_leader`) // of a worker that was backed up with the rest
 	// The other's job must not be what reads.
 	r.exec(`UPDATE river_job SET state = 'scheduled', scheduled_at = now() + interval '1 hour' WHERE kind = 'charge_send'`)
 	r.start()
@@ -80,12 +81,31 @@ func TestI2PaidLostAndSoldOut(t *testing.T) {
 	// When nothing can linger any more it is read once more, and there is no doubt about any key.
 	passed := 16 * time.Minute
 	r.exec(`UPDATE restoration SET detected_at = detected_at - $1::interval, lost_from = lost_from - $1::interval`, passed.String())
-	r.exec(`UPDATE river_job SET state = 'completed', finalized_at = now() WHERE kind = 'lost_read' AND state <> 'completed' AND state <> 'running'`)
+	r.await("the first reading's job to end", func() bool { return r.count(`SELECT count(*) FROM river_job WHERE kind = 'lost_read' AND state <> 'completed'`) == 0 })
 	if _, err := r.workers.client.Insert(t.Context(), outbox.ReadLost{Version: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.await("it to be read for good", func() bool { return r.count(`SELECT count(*) FROM restoration WHERE read_at IS NULL`) == 0 })
 	if a := buy(uuid.New()); !errors.As(a.Err, &short) || !short.Restored.IsZero() {
 		t.Errorf("there is still a doubt: %+v", a)
+	}
+}
+
+// What was lost is read while a backlog waits, not after it.
+func TestLostIsReadBeforeTheBacklog(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, charges.Options{})
+	r.rate = 4
+	r.createMany(60)
+	r.exec(`UPDATE river_job SET queue = 'backlog', scheduled_at = now() - interval '1 minute'`)
+	if _, err := r.charges.DeclareRestored(t.Context(), time.Now().Add(-time.Hour), "operator:test", "snapshot"); err != nil {
+		t.Fatal(err)
+	}
+	r.exec(`UPDATE restoration SET detected_at = detected_at - interval '16 min', lost_from = lost_from - interval '16 min'`)
+	r.start()
+	defer func() { r.stop() }()
+	r.await("what was lost to be read", func() bool { return r.count(`SELECT count(*) FROM restoration WHERE read_at IS NOT NULL`) == 1 })
+	if n := r.count(`SELECT count(*) FROM charge WHERE status = 'pending'`); n < 20 {
+		t.Errorf("%d of the backlog wait", n)
 	}
 }

@@ -59,6 +59,7 @@ func (c *crash) awaitLost(says string) {
 func tellLostRead(c *crash) {
 	lost := c.lastHour()
 	c.exec(`UPDATE restoration SET detected_at = detected_at - interval '16 min', lost_from = lost_from - interval '16 min'`)
+	c.box.advance("16m")
 	c.crashWorker(c.point)
 	c.aMinutePasses()
 	c.stock(c.server, "cup", 2)
