@@ -81,7 +81,9 @@ func TestI2PaidLostAndSoldOut(t *testing.T) {
 	// When nothing can linger any more it is read once more, and there is no doubt about any key.
 	passed := 16 * time.Minute
 	r.exec(`UPDATE restoration SET detected_at = detected_at - $1::interval, lost_from = lost_from - $1::interval`, passed.String())
-	r.await("the first reading's job to end", func() bool { return r.count(`SELECT count(*) FROM river_job WHERE kind = 'lost_read' AND state <> 'completed'`) == 0 })
+	r.await("the first reading's job to end", func() bool {
+		return r.count(`SELECT count(*) FROM river_job WHERE kind = 'lost_read' AND state <> 'completed'`) == 0
+	})
 	if _, err := r.workers.client.Insert(t.Context(), outbox.ReadLost{Version: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
