@@ -88,6 +88,7 @@ func TestI4HeldByAnother(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := crowded(t, 0, nil)
+			most := 3*held + c.takes(t, tc.others)
 			keys := newKeys(tc.others + 1)
 			at := tc.others / 2
 			body := always(goodBody)
@@ -127,8 +128,8 @@ func TestI4HeldByAnother(t *testing.T) {
 					}
 				case r.status != http.StatusAccepted:
 					t.Errorf("another: %d %s", r.status, r.body)
-				case r.at.Sub(c.released) > 3*held:
-					t.Errorf("another waited for %s", r.at.Sub(c.released))
+				case r.at.Sub(c.released) > most:
+					t.Errorf("another waited for %s, of %s", r.at.Sub(c.released), most)
 				}
 			}
 			if n := c.largest("charge.accept"); n < tc.others/2 {
@@ -161,6 +162,7 @@ func (c *crowd) countQuietly(table string) (n int) {
 func TestI4CrowdUnderAHeldKey(t *testing.T) {
 	t.Parallel()
 	c := crowded(t, 0, nil)
+	bound := 3*held + c.takes(t, 200)
 	key := newKey()
 	first := hold(t, c.deployment, key, "alice")
 	replies := make([]reply, 200)
@@ -174,8 +176,8 @@ func TestI4CrowdUnderAHeldKey(t *testing.T) {
 	for _, key := range others {
 		began := time.Now()
 		c.accept(t, alice, key, goodBody)
-		if took := time.Since(began); took > 3*held {
-			t.Errorf("another waited for %s", took)
+		if took := time.Since(began); took > bound {
+			t.Errorf("another waited for %s, of %s", took, bound)
 		}
 		most = max(most, c.pool.Stat().AcquiredConns())
 	}
@@ -256,15 +258,23 @@ func TestI4SharedCommitInDoubt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p *proxy
-			c := crowded(t, 0, func(direct string) (url string) {
-				p, url = newProxy(t, direct)
-				return url
-			})
-			p.cutAt("commit\x00", tc.answer, tc.gone) // bob's charges are rolled back
+			var c *crowd
 			keys := newKeys(40)
-			replies := c.together(t, keys, always(goodBody))
-			if n := c.largest("charge.accept"); n != len(keys) {
-				t.Fatalf("at most %d shared a transaction", n)
+			var replies []timedReply
+			for try := 1; ; try++ { // on a busy machine one may come too late to share
+				c = crowded(t, 0, func(direct string) (url string) {
+					p, url = newProxy(t, direct)
+					return url
+				})
+				p.cutAt("commit\x00", tc.answer, tc.gone) // bob's charges are rolled back
+				replies = c.together(t, keys, always(goodBody))
+				n := c.largest("charge.accept")
+				if n == len(keys) {
+					break
+				}
+				if t.Logf("at most %d shared a transaction", n); try == 5 {
+					t.FailNow()
+				}
 			}
 			c.wantRows(t, tc.exists)
 			p.setDown(false)
