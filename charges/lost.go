@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A restored database does not know what was lost, but Stripe does, and what was once read there under a key is relied on from then on: a request
-// with that key is taken for the retry that it is, and nothing is sent under it.
+// A restored database does not know what was lost, but Stripe does, and what was read there under a key is relied on for as long as it is kept,
+// which is a month: a request with that key is taken for the retry that it is, and nothing is sent under it.
 
 // markLost finds out of the claims that are to be refused, and whose keys are unknown here, whether that is because a restored database has forgotten
 // them: a payment under the key was found at Stripe, or what was lost is not known yet.

@@ -107,7 +107,7 @@ func (c *reconcileCommand) list(ctx context.Context, b *backend) error {
 		fmt.Fprintln(os.Stderr, "there may be more: raise --limit")
 	}
 	for _, r := range unread {
-		fmt.Fprintf(os.Stderr, "what was lost by the restore of %s is still being read: workers do that at once, and once more a quarter of an hour after it was found\n", stamp(r.DetectedAt))
+		fmt.Fprintf(os.Stderr, "what was lost by the restore of %s is still being read: workers do that within a minute, and once more a quarter of an hour after it was found\n", stamp(r.DetectedAt))
 	}
 	return nil
 }
