@@ -144,9 +144,7 @@ func TestI2WhatWasSeenIsNeverSent(t *testing.T) {
 func TestSeenElsewhereIsNamed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.restored(t, 0)
-	lost := uuid.New()
-	f.readLost(t, map[string]uuid.UUID{"pi_lost": lost})
+	lost := f.lose(t)
 	f.home = Account{ID: "acct_new"}
 	f.readLost(t, nil)
 	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: lost, Request: request()})
@@ -296,9 +294,7 @@ func TestLostWithAShortWindow(t *testing.T) {
 func TestTooFarAheadIsNotLate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.restored(t, 0)
-	lost := uuid.New()
-	f.readLost(t, map[string]uuid.UUID{"pi_lost": lost})
+	lost := f.lose(t)
 	far := time.Now().Add(400 * 24 * time.Hour)
 	for _, key := range []uuid.UUID{lost, uuid.New()} {
 		a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: key, Request: request(func(r *Request) { r.SendBefore = &far })})

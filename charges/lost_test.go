@@ -39,6 +39,15 @@ func (f *fixture) readLost(t *testing.T, found map[string]uuid.UUID) {
 	}
 }
 
+// lose is the key of a payment that a restored database has forgotten, and a worker has found.
+func (f *fixture) lose(t *testing.T) (key uuid.UUID) {
+	t.Helper()
+	f.restored(t, 0)
+	key = uuid.New()
+	f.readLost(t, map[string]uuid.UUID{"pi_lost": key})
+	return key
+}
+
 func (f *fixture) beginLost(t *testing.T, want Action) Begun {
 	t.Helper()
 	begun, err := f.BeginLost(t.Context(), f.here(true))
@@ -147,7 +156,8 @@ func doubtOf(t *testing.T, a Answer) time.Time {
 // What was lost is read when it is found, and once more when nothing of it can linger at Stripe any more. From then on there is no doubt.
 func TestLostIsReadForGood(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, Options{})
+	var told []Restoration
+	f := newFixture(t, Options{Restored: func(r Restoration) { told = append(told, r) }})
 	f.beginLost(t, Nothing)
 	refused := func() time.Time {
 		return doubtOf(t, f.Create(t.Context(), CreateCharge{Caller: "shop", Key: uuid.New(), Request: selling(one("tee"))}))
@@ -165,6 +175,9 @@ func TestLostIsReadForGood(t *testing.T) {
 	f.elsewhere(t, `system_identifier = 42, seen_at = seen_at - interval '1 hour'`)
 	if at := refused(); at.IsZero() || !at.Equal(f.restorations(t)[0].DetectedAt) {
 		t.Errorf("nobody but the one who is refused could notice: %v", at)
+	}
+	if refused(); len(told) != 1 || told[0].ID != f.restorations(t)[0].ID {
+		t.Errorf("who noticed it has told of %+v", told)
 	}
 	f.exec(t, `DELETE FROM restoration`)
 	r := f.restored(t, 0)
@@ -219,9 +232,7 @@ func TestRestoreThatCannotBeWrittenDown(t *testing.T) {
 func TestI2NothingIsSentForALostCharge(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.restored(t, 0)
-	lost := uuid.New()
-	f.readLost(t, map[string]uuid.UUID{"pi_lost": lost})
+	lost := f.lose(t)
 	a := f.Create(t.Context(), CreateCharge{Caller: "shop", Key: lost, Request: selling(one("tee"))})
 	if a.Err != nil {
 		t.Fatal(a.Err)
