@@ -91,6 +91,23 @@ func TestI6RateIsShared(t *testing.T) {
 // I6: new charges overtake a backlog, which keeps its share: counted in the order in which Stripe saw them.
 func TestI6NewChargesOvertake(t *testing.T) {
 	t.Parallel()
+	// A quarter of all is a third of the new ones. It may have what a slow machine leaves; one that is slow itself leaves some of its share, and is given
+	// another chance.
+	for try := 1; ; try++ {
+		between, n := overtaking(t)
+		t.Logf("%d of the backlog went beside %d new ones", between, n)
+		if between >= n/3*7/10 && between <= n {
+			return
+		}
+		if try == 3 {
+			t.Fatalf("want about %d", n/3)
+		}
+	}
+}
+
+// overtaking has 45 new charges come while a backlog is worked on, and counts what of it went beside them.
+func overtaking(t *testing.T) (between, n int) {
+	t.Helper()
 	r := newRig(t, charges.Options{})
 	r.rate = 40
 	r.createMany(400)
@@ -106,7 +123,7 @@ func TestI6NewChargesOvertake(t *testing.T) {
 	for _, id := range fresh {
 		isNew[r.get(id).IdempotencyKey.String()] = true
 	}
-	calls, first, last, n := r.sent(), -1, -1, 0
+	calls, first, last := r.sent(), -1, -1
 	for i, q := range calls {
 		if isNew[q.IdempotencyKey] {
 			n++
@@ -115,16 +132,12 @@ func TestI6NewChargesOvertake(t *testing.T) {
 			}
 		}
 	}
-	between := last - first + 1 - n // of the backlog
+	between = last - first + 1 - n // of the backlog
 	if after := len(calls) - 1 - last; n != 45 || after < 100 {
 		t.Fatalf("%d new ones, and only %d of the backlog after them", n, after)
 	}
-	// A quarter of all is a third of the new ones. It may have what a slow machine leaves, and leave as much where it is slow itself.
-	if between < n/9 || between > n {
-		t.Errorf("%d of the backlog went beside %d new ones, want about %d", between, n, n/3)
-	}
-	t.Logf("%d of the backlog went beside %d new ones", between, n)
 	r.unburned()
+	return between, n
 }
 
 // What reads at Stripe is backlog from the beginning, as is what a sweep finds.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ type deployment struct {
 type instance struct {
 	base   string
 	client *http.Client
+	again  atomic.Int64 // requests that were sent again
 }
 
 // deploy starts a deployment on a fresh database. change, unless nil, changes the API's configuration.
@@ -114,6 +116,7 @@ func (i *instance) send(t *testing.T, token, method, path, body string, headers 
 	r := i.sendOnce(t, token, method, path, body, headers...)
 	for began := time.Now(); r.overloaded() && time.Since(began) < patience; {
 		time.Sleep(20 * time.Millisecond) // a client's pause
+		i.again.Add(1)
 		r = i.sendOnce(t, token, method, path, body, headers...)
 	}
 	return r
@@ -176,6 +179,7 @@ func (i *instance) postUntilAnswered(t *testing.T, token, key, body string) repl
 	r := i.post(t, token, key, body)
 	for began := time.Now(); (r.status == http.StatusServiceUnavailable || strings.Contains(r.body, "idempotency_key_in_use")) && time.Since(began) < patience; {
 		time.Sleep(20 * time.Millisecond) // a client's pause
+		i.again.Add(1)
 		r = i.post(t, token, key, body)
 	}
 	return r
