@@ -55,10 +55,18 @@ func TestWaitForSettledCharge(t *testing.T) {
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, nil)
-	key := newKey()
-	began := time.Now()
-	r := d.post(t, alice, key, goodBody, "Prefer", "respond-async, wait=1")
-	if took := time.Since(began); took < time.Second || took > 10*time.Second {
+	var key string
+	var r reply
+	var took time.Duration
+	for range 5 { // on a busy machine the charge may not be read again in time, and then nothing is waited for
+		key = newKey()
+		began := time.Now()
+		r = d.post(t, alice, key, goodBody, "Prefer", "respond-async, wait=1")
+		if took = time.Since(began); r.header.Get("Preference-Applied") != "" {
+			break
+		}
+	}
+	if took < time.Second || took > 10*time.Second {
 		t.Errorf("answered after %s", took)
 	}
 	if r.status != http.StatusAccepted || r.charge(t).Status != "pending" || r.header.Get("Preference-Applied") != "wait=1" {
